@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue, Request, Response, header};
 use hyper::body::Body;
-use policy::classify::{Judgement, Rule, rejects_credential};
+use policy::classify::{Classification, Rule, rejects_credential};
 use policy::outcome::{Failure, Outcome, Phase, Verdict};
 use tidegate::http::Head;
 use tidegate::{Attempt, AttemptResult, Clock};
@@ -140,7 +140,7 @@ impl Exchange {
         let body = response.body().beginning();
         let head = Head::new(status, response.headers()).with_body(body);
         let outcome = head.outcome(latency, wall);
-        let Judgement { verdict, because } = head.judge(target.rules, &outcome.hint);
+        let Classification { verdict, because } = head.classify(target.rules, &outcome.hint);
         let is_credential_rejected = rejects_credential(status.as_u16(), verdict, body);
         let text = match verdict {
             None | Some(Verdict::Success) => String::new(),
@@ -151,7 +151,7 @@ impl Exchange {
             text,
             has_body,
             is_credential_rejected,
-            ..AttemptResult::judged(Ok(response), outcome, verdict)
+            ..AttemptResult::classified(Ok(response), outcome, verdict)
         }
     }
 }
@@ -173,7 +173,7 @@ fn judge_error(attempt: &Attempt, error: SendError) -> AttemptResult<SendResult>
         // server.
         SendErrorKind::RequestBody => {
             let outcome = Outcome::failure(Failure::Reset, Phase::Sending, attempt.elapsed());
-            AttemptResult::judged(Err(error), outcome, None)
+            AttemptResult::classified(Err(error), outcome, None)
         }
     }
 }

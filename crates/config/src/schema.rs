@@ -173,7 +173,7 @@ impl Section {
         let expected = match self.named?.name {
             Name::Word if is_word(name) => return None,
             Name::Word => A_WORD,
-            Name::Host => name.parse::<HostPattern>().err()?,
+            Name::Host => name.parse::<HostPattern>().err()?.expected(),
         };
         let what = format!("wrong name, expected {expected}");
         Some(Problem::about(&entry.location, path, what))

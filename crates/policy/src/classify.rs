@@ -27,7 +27,7 @@ use crate::text;
 
 /// A verdict and its reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Judgement {
+pub struct Classification {
     /// The class; `None` for a 1xx, which changes nothing.
     pub verdict: Option<Verdict>,
     /// What decided the verdict.
@@ -43,58 +43,58 @@ pub struct Judgement {
 ///
 /// let headers: [(&str, &[u8]); 0] = [];
 /// let response = Response { status: 403, headers, body: b"quota exceeded" };
-/// let judgement = classify::response(&[], &response, &hint::read(&response, None));
-/// assert_eq!(judgement.verdict, Some(Verdict::Throttled));
-/// assert_eq!(judgement.because.to_string(), "text `quota exceeded`");
+/// let found = classify::response(&[], &response, &hint::read(&response, None));
+/// assert_eq!(found.verdict, Some(Verdict::Throttled));
+/// assert_eq!(found.because.to_string(), "text `quota exceeded`");
 /// ```
-pub fn response<'a, H>(rules: &[Rule], response: &Response<'a, H>, hint: &Hint) -> Judgement
+pub fn response<'a, H>(rules: &[Rule], response: &Response<'a, H>, hint: &Hint) -> Classification
 where
     H: IntoIterator<Item = (&'a str, &'a [u8])> + Clone,
 {
     if let Some(index) = rules.iter().position(|rule| rule.holds(response)) {
-        return judge(rules[index].verdict, Because::Rule(index + 1));
+        return classified(rules[index].verdict, Because::Rule(index + 1));
     }
     let (status, body) = (response.status, response.read_body());
     let because = Because::Status(status);
     match status {
-        0..200 => Judgement {
+        0..200 => Classification {
             verdict: None,
             because,
         },
         200..400 => {
             let body = body.get(..MAX_SUCCESS_BODY).unwrap_or(body);
-            by_code(body, Position::Error).unwrap_or_else(|| judge(Verdict::Success, because))
+            by_code(body, Position::Error).unwrap_or_else(|| classified(Verdict::Success, because))
         }
         _ => by_code(body, Position::Anywhere)
             .or_else(|| by_quota(status, body))
             .or_else(|| by_status(status, hint))
             .or_else(|| by_headers(hint))
             .or_else(|| by_text(body))
-            .unwrap_or_else(|| judge(Verdict::Rejected, because)),
+            .unwrap_or_else(|| classified(Verdict::Rejected, because)),
     }
 }
 
 /// Classifies a response by status and hint only: like [`response`] without rules, headers and
 /// body.
 #[inline]
-pub fn status(status: u16, hint: &Hint) -> Judgement {
+pub fn status(status: u16, hint: &Hint) -> Classification {
     match status {
-        200..400 => judge(Verdict::Success, Because::Status(status)),
+        200..400 => classified(Verdict::Success, Because::Status(status)),
         _ => other_status(status, hint),
     }
 }
 
-fn other_status(status: u16, hint: &Hint) -> Judgement {
+fn other_status(status: u16, hint: &Hint) -> Classification {
     let because = Because::Status(status);
     if status < 200 {
-        return Judgement {
+        return Classification {
             verdict: None,
             because,
         };
     }
     by_status(status, hint)
         .or_else(|| by_headers(hint))
-        .unwrap_or_else(|| judge(Verdict::Rejected, because))
+        .unwrap_or_else(|| classified(Verdict::Rejected, because))
 }
 
 /// Whether a response with this verdict rejects the credential or the account of the request, not
@@ -118,8 +118,8 @@ pub fn rejects_credential(status: u16, verdict: Option<Verdict>, body: &[u8]) ->
 }
 
 /// Classifies an attempt without a response.
-pub const fn failure(failure: Failure) -> Judgement {
-    judge(Verdict::Unreachable, Because::Failure(failure))
+pub const fn failure(failure: Failure) -> Classification {
+    classified(Verdict::Unreachable, Because::Failure(failure))
 }
 
 /// Nearly all responses are successes, and error objects inside them are short.
@@ -134,27 +134,27 @@ enum Position {
     Anywhere,
 }
 
-const fn judge(verdict: Verdict, because: Because) -> Judgement {
-    Judgement {
+const fn classified(verdict: Verdict, because: Because) -> Classification {
+    Classification {
         verdict: Some(verdict),
         because,
     }
 }
 
-fn by_code(body: &[u8], position: Position) -> Option<Judgement> {
+fn by_code(body: &[u8], position: Position) -> Option<Classification> {
     let (code, verdict) = code::find(body, position)?;
-    Some(judge(verdict, Because::Code(code)))
+    Some(classified(verdict, Because::Code(code)))
 }
 
-fn by_quota(status: u16, body: &[u8]) -> Option<Judgement> {
+fn by_quota(status: u16, body: &[u8]) -> Option<Classification> {
     if !matches!(status, 403 | 429) {
         return None;
     }
     let words = text::first_of(body, ALLOWANCE)?;
-    Some(judge(Verdict::QuotaExhausted, Because::Text(words)))
+    Some(classified(Verdict::QuotaExhausted, Because::Text(words)))
 }
 
-fn by_status(status: u16, hint: &Hint) -> Option<Judgement> {
+fn by_status(status: u16, hint: &Hint) -> Option<Classification> {
     let verdict = match status {
         401 => Verdict::Unauthorized,
         408 => Verdict::Overloaded,
@@ -165,27 +165,27 @@ fn by_status(status: u16, hint: &Hint) -> Option<Judgement> {
                 Some(source) => Because::StatusWithHint(status, source),
                 None => Because::NothingRemaining(None),
             };
-            return Some(judge(Verdict::Throttled, because));
+            return Some(classified(Verdict::Throttled, because));
         }
         500.. => Verdict::Overloaded,
         _ => return None,
     };
-    Some(judge(verdict, Because::Status(status)))
+    Some(classified(verdict, Because::Status(status)))
 }
 
-fn by_headers(hint: &Hint) -> Option<Judgement> {
+fn by_headers(hint: &Hint) -> Option<Classification> {
     let named = hint.source.filter(|source| source.names_wait());
     let because = match (named, hint.remaining) {
         (Some(source), _) if hint.wait.is_some() => Because::Header(source),
         (_, Some(0)) => Because::NothingRemaining(hint.source),
         _ => return None,
     };
-    Some(judge(Verdict::Throttled, because))
+    Some(classified(Verdict::Throttled, because))
 }
 
-fn by_text(body: &[u8]) -> Option<Judgement> {
+fn by_text(body: &[u8]) -> Option<Classification> {
     let words = text::first_of(body, THROTTLING)?;
-    Some(judge(Verdict::Throttled, Because::Text(words)))
+    Some(classified(Verdict::Throttled, Because::Text(words)))
 }
 
 #[cfg(test)]
@@ -194,16 +194,17 @@ mod tests {
     use crate::hint;
 
     fn check(status: u16, headers: &[(&str, &str)], body: &str, verdict: Verdict, because: &str) {
-        let judgement = judged(&[], status, headers, body);
-        assert_eq!(
-            judgement.verdict,
-            Some(verdict),
-            "{status} {headers:?} {body}"
-        );
-        assert_eq!(judgement.because.to_string(), because);
+        let found = classify(&[], status, headers, body);
+        assert_eq!(found.verdict, Some(verdict), "{status} {headers:?} {body}");
+        assert_eq!(found.because.to_string(), because);
     }
 
-    fn judged(rules: &[Rule], status: u16, headers: &[(&str, &str)], body: &str) -> Judgement {
+    fn classify(
+        rules: &[Rule],
+        status: u16,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Classification {
         let response = Response {
             status,
             headers: headers
@@ -250,8 +251,8 @@ mod tests {
     #[test]
     fn informational_responses_have_no_verdict() {
         for status in [0, 100, 101, 199] {
-            let judgement = judged(&[], status, &[("retry-after", "5")], "rate limit");
-            assert_eq!(judgement.verdict, None);
+            let found = classify(&[], status, &[("retry-after", "5")], "rate limit");
+            assert_eq!(found.verdict, None);
         }
     }
 
@@ -363,9 +364,9 @@ mod tests {
             remaining: Some(0),
             ..Hint::default()
         };
-        let judgement = super::response(&[], &response, &hint);
-        assert_eq!(judgement.verdict, Some(Verdict::Throttled));
-        assert_eq!(judgement.because.to_string(), "nothing remaining");
+        let found = super::response(&[], &response, &hint);
+        assert_eq!(found.verdict, Some(Verdict::Throttled));
+        assert_eq!(found.because.to_string(), "nothing remaining");
     }
 
     #[test]
@@ -518,14 +519,14 @@ mod tests {
                 ..Rule::new(Verdict::QuotaExhausted)
             },
         ];
-        let judgement = judged(&rules, 200, &[], "you are banned");
-        assert_eq!(judgement.verdict, Some(Verdict::QuotaExhausted));
-        assert_eq!(judgement.because.to_string(), "rule 2");
-        let judgement = judged(&rules, 404, &[("retry-after", "5")], "banned");
-        assert_eq!(judgement.verdict, Some(Verdict::Success));
-        assert_eq!(judgement.because.to_string(), "rule 1");
-        let judgement = judged(&rules, 429, &[], "");
-        assert_eq!(judgement.because, Because::Status(429));
+        let found = classify(&rules, 200, &[], "you are banned");
+        assert_eq!(found.verdict, Some(Verdict::QuotaExhausted));
+        assert_eq!(found.because.to_string(), "rule 2");
+        let found = classify(&rules, 404, &[("retry-after", "5")], "banned");
+        assert_eq!(found.verdict, Some(Verdict::Success));
+        assert_eq!(found.because.to_string(), "rule 1");
+        let found = classify(&rules, 429, &[], "");
+        assert_eq!(found.because, Because::Status(429));
     }
 
     #[test]
@@ -538,9 +539,9 @@ mod tests {
             (Failure::Timeout, "timeout"),
             (Failure::RefusedStream, "stream refused"),
         ] {
-            let judgement = failure(kind);
-            assert_eq!(judgement.verdict, Some(Verdict::Unreachable));
-            assert_eq!(judgement.because.to_string(), because);
+            let found = failure(kind);
+            assert_eq!(found.verdict, Some(Verdict::Unreachable));
+            assert_eq!(found.because.to_string(), because);
         }
     }
 }

@@ -1,24 +1,47 @@
-//! Values by host: that of the host itself, else of the longest matching pattern, else the default.
+//! Values by host or other key: that of the key itself, else of the longest matching pattern, else the
+//! default.
 //!
 //! Values are referred to by a small [`HostIndex`]: a gate stores two bytes for its settings, and a
 //! reload replaces the whole list.
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::fmt;
 use std::str::FromStr;
 
 use crate::key;
+use crate::setting::SettingValue;
 
-/// A host, or all its subdomains.
+/// A host, all its subdomains, or keys that need not be hosts.
+///
+/// A host is parsed from text and normalised. A key that is no host, such as an account, is taken as
+/// it is, by [`HostPattern::key`] or [`HostPattern::key_prefix`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HostPattern {
-    /// This host.
+    /// This host or key.
     Exact(String),
     /// All subdomains of this host, but not the host itself.
     Below(String),
+    /// All keys that begin with this text.
+    Prefix(String),
 }
 
 impl HostPattern {
+    /// This key, which need not be a host. It is not normalised.
+    pub fn key(key: &str) -> Self {
+        Self::Exact(key.to_owned())
+    }
+
+    /// All keys that begin with `prefix`, which is not normalised.
+    ///
+    /// ```
+    /// let accounts = policy::hosts::HostPattern::key_prefix("account:");
+    /// assert!(accounts.matches("account:42") && !accounts.matches("accounts.example.com"));
+    /// ```
+    pub fn key_prefix(prefix: &str) -> Self {
+        Self::Prefix(prefix.to_owned())
+    }
+
     /// Whether it matches a [normalised](key::normalize) host without a port.
     ///
     /// ```
@@ -32,23 +55,56 @@ impl HostPattern {
             Self::Below(parent) => host
                 .strip_suffix(parent.as_str())
                 .is_some_and(|front| front.ends_with('.')),
+            Self::Prefix(prefix) => host.starts_with(prefix),
         }
     }
 }
 
-impl FromStr for HostPattern {
-    type Err = &'static str;
+/// Why a text is neither a host nor a pattern of hosts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostPatternError {
+    value: String,
+    expected: &'static str,
+}
 
-    fn from_str(text: &str) -> Result<Self, &'static str> {
+impl HostPatternError {
+    /// What was expected instead.
+    pub const fn expected(&self) -> &'static str {
+        self.expected
+    }
+}
+
+impl fmt::Display for HostPatternError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { value, expected } = self;
+        write!(
+            f,
+            "`{value}` is not a pattern of hosts: expected {expected}"
+        )
+    }
+}
+
+impl Error for HostPatternError {}
+
+impl FromStr for HostPattern {
+    type Err = HostPatternError;
+
+    fn from_str(text: &str) -> Result<Self, HostPatternError> {
+        let wrong = |value: &str, expected| HostPatternError {
+            value: value.to_owned(),
+            expected,
+        };
         let (is_below, host) = match text.strip_prefix("*.") {
             Some(host) => (true, host),
             None => (false, text),
         };
-        let host = key::normalize(host).map_err(|error| error.expected())?;
+        // The error shows the text without what may be secret in it.
+        let host = key::normalize(host).map_err(|error| wrong(error.value(), error.expected()))?;
         if without_port(&host) != host || text.contains("://") {
-            return Err(
+            return Err(wrong(
+                &host,
                 "a host without scheme and port, such as `api.example.com` or `*.example.com`",
-            );
+            ));
         }
         Ok(if is_below {
             Self::Below(host)
@@ -63,11 +119,22 @@ impl fmt::Display for HostPattern {
         match self {
             Self::Exact(host) => write!(f, "{host}"),
             Self::Below(host) => write!(f, "*.{host}"),
+            Self::Prefix(prefix) => write!(f, "{prefix}*"),
         }
     }
 }
 
-crate::setting_values!(HostPattern);
+impl SettingValue for HostPattern {
+    fn read(parts: &[&str]) -> Result<Self, String> {
+        let text = parts.first().copied().unwrap_or_default();
+        text.parse()
+            .map_err(|error: HostPatternError| error.expected().to_owned())
+    }
+
+    fn write(&self) -> Vec<String> {
+        vec![self.to_string()]
+    }
+}
 
 /// A key without its port: the host of `[::1]:8080` is `[::1]`.
 ///
@@ -117,8 +184,8 @@ pub struct Hosts<T> {
     values: Vec<T>,
     patterns: Vec<HostPattern>,
     exact: BTreeMap<String, HostIndex>,
-    /// The patterns and their indexes, longest first.
-    below: Vec<(HostPattern, HostIndex)>,
+    /// The patterns of several keys and their indexes, longest first.
+    wild: Vec<(HostPattern, HostIndex)>,
 }
 
 impl<T> Hosts<T> {
@@ -131,11 +198,11 @@ impl<T> Hosts<T> {
             values: vec![default],
             patterns: Vec::new(),
             exact: BTreeMap::new(),
-            below: Vec::new(),
+            wild: Vec::new(),
         }
     }
 
-    /// Sets the value of a host or pattern. `None` if there are already [`Hosts::MAX_HOSTS`].
+    /// Sets the value of a host, key or pattern. `None` if there are already [`Hosts::MAX_HOSTS`].
     pub fn insert(&mut self, pattern: HostPattern, value: T) -> Option<HostIndex> {
         if let Some(index) = self.position(&pattern) {
             self.values[usize::from(index.0)] = value;
@@ -148,9 +215,9 @@ impl<T> Hosts<T> {
             HostPattern::Exact(host) => {
                 self.exact.insert(host, index);
             }
-            HostPattern::Below(_) => {
-                self.below.push((pattern, index));
-                self.below
+            HostPattern::Below(_) | HostPattern::Prefix(_) => {
+                self.wild.push((pattern, index));
+                self.wild
                     .sort_by_key(|(pattern, _)| std::cmp::Reverse(pattern.to_string().len()));
             }
         }
@@ -183,10 +250,12 @@ impl<T> Hosts<T> {
         if let Some(index) = self.exact.get(key).or_else(|| self.exact.get(host)) {
             return *index;
         }
-        let mut below = self.below.iter();
-        below
-            .find(|(pattern, _)| pattern.matches(host))
-            .map_or(HostIndex::DEFAULT, |(_, index)| *index)
+        let mut wild = self.wild.iter();
+        wild.find(|(pattern, _)| match pattern {
+            HostPattern::Prefix(prefix) => key.starts_with(prefix),
+            HostPattern::Exact(_) | HostPattern::Below(_) => pattern.matches(host),
+        })
+        .map_or(HostIndex::DEFAULT, |(_, index)| *index)
     }
 
     /// The value at an index; the default if the index belongs to other [`Hosts`].
@@ -219,10 +288,9 @@ impl<T> Hosts<T> {
     fn position(&self, pattern: &HostPattern) -> Option<HostIndex> {
         match pattern {
             HostPattern::Exact(host) => self.exact.get(host).copied(),
-            HostPattern::Below(_) => {
-                let mut below = self.below.iter();
-                below
-                    .find(|(known, _)| known == pattern)
+            HostPattern::Below(_) | HostPattern::Prefix(_) => {
+                let mut wild = self.wild.iter();
+                wild.find(|(known, _)| known == pattern)
                     .map(|(_, index)| *index)
             }
         }
@@ -250,6 +318,53 @@ mod tests {
         let index = hosts.index_for("b.example.com");
         assert_eq!(hosts.pattern(index), Some(&pattern("*.example.com")));
         assert_eq!(hosts.pattern(HostIndex::DEFAULT), None);
+    }
+
+    #[test]
+    fn any_key_has_the_value_of_itself_or_of_the_longest_prefix() {
+        let mut values = Hosts::new("default");
+        let prefix = HostPattern::key_prefix;
+        values.insert(prefix("account:"), "accounts").unwrap();
+        values.insert(prefix("account:4"), "forties").unwrap();
+        values
+            .insert(HostPattern::key("account:42"), "own")
+            .unwrap();
+        values
+            .insert(HostPattern::key("Batch Job"), "batch")
+            .unwrap();
+        assert_eq!(*values.find("account:42"), "own");
+        assert_eq!(*values.find("account:43"), "forties");
+        assert_eq!(*values.find("account:7"), "accounts");
+        assert_eq!(*values.find("Batch Job"), "batch");
+        assert_eq!(*values.find("batch job"), "default");
+        assert_eq!(*values.find("accounts.example.com"), "default");
+        let index = values.index_for("account:7");
+        assert_eq!(values.pattern(index).unwrap().to_string(), "account:*");
+        values.insert(prefix("account:"), "again").unwrap();
+        assert_eq!(
+            (*values.find("account:7"), values.iter().len()),
+            ("again", 4)
+        );
+    }
+
+    #[test]
+    fn parse_error_names_the_text_without_secrets_and_what_was_expected() {
+        let error = "api.example.com:80".parse::<HostPattern>();
+        assert_eq!(
+            error,
+            Ok(pattern("api.example.com")),
+            "a default port is no port"
+        );
+        let error = "api.example.com:8080".parse::<HostPattern>().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "`api.example.com:8080` is not a pattern of hosts: expected a host without scheme and \
+             port, such as `api.example.com` or `*.example.com`"
+        );
+        let error = "https://user:secret@a b/"
+            .parse::<HostPattern>()
+            .unwrap_err();
+        assert!(!error.to_string().contains("secret"), "{error}");
     }
 
     #[test]

@@ -276,6 +276,13 @@ impl Item {
         self.send_after(Duration::ZERO, DelaySource::Refresh, reason, now)
     }
 
+    /// Decides what follows a conflict that was resolved: the next attempt sends something else, at
+    /// once.
+    pub fn resolved(&mut self, now: Timestamp) -> Step {
+        let reason = ResendReason::Verdict(Verdict::Conflict);
+        self.send_after(Duration::ZERO, DelaySource::Resolution, reason, now)
+    }
+
     /// Decides what follows a refusal by its gate, with the end if known. Nothing was sent, so it
     /// does not count as an attempt. If the end is unknown, it asks again after the backoff's first
     /// step.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::classify::{self, Judgement};
+use crate::classify::{self, Classification};
 use crate::hint::{Hint, Source};
 
 /// The result of one attempt: the input of gate, pool and item.
@@ -47,7 +47,7 @@ impl Outcome {
     /// use policy::outcome::{Outcome, Verdict};
     ///
     /// let busy = Outcome::throttled(Duration::from_millis(40), Some(Duration::from_secs(3)));
-    /// assert_eq!(busy.judge().verdict, Some(Verdict::Throttled));
+    /// assert_eq!(busy.classify().verdict, Some(Verdict::Throttled));
     /// assert!(busy.is_directed());
     /// ```
     pub fn throttled(latency: Duration, wait: Option<Duration>) -> Self {
@@ -81,7 +81,7 @@ impl Outcome {
 
     /// Classifies it without a body and without rules.
     #[inline]
-    pub fn judge(&self) -> Judgement {
+    pub fn classify(&self) -> Classification {
         match self.response {
             UpstreamResponse::Status(status) => classify::status(status, &self.hint),
             UpstreamResponse::Failed { failure, .. } => classify::failure(failure),
@@ -231,33 +231,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn judges_by_status_and_hint_or_by_failure() {
+    fn classifies_by_status_and_hint_or_by_failure() {
         let hint = Hint {
             remaining: Some(0),
             ..Hint::default()
         };
         let overloaded = Outcome::status(503, Duration::ZERO);
-        assert_eq!(overloaded.judge().verdict, Some(Verdict::Overloaded));
+        assert_eq!(overloaded.classify().verdict, Some(Verdict::Overloaded));
         let throttled = overloaded.with_hint(hint);
-        assert_eq!(throttled.judge().verdict, Some(Verdict::Throttled));
+        assert_eq!(throttled.classify().verdict, Some(Verdict::Throttled));
         let failed = Outcome::failure(Failure::Dns, Phase::Connecting, Duration::ZERO);
-        assert_eq!(failed.judge(), classify::failure(Failure::Dns));
+        assert_eq!(failed.classify(), classify::failure(Failure::Dns));
     }
 
     #[test]
     fn non_http_constructors_determine_the_verdict() {
         let latency = Duration::from_millis(40);
         let wait = Duration::from_secs(3);
-        let judged = |outcome: &Outcome| (outcome.judge().verdict, outcome.is_directed());
+        let class = |outcome: &Outcome| (outcome.classify().verdict, outcome.is_directed());
         let success = Outcome::success(latency);
-        assert_eq!(judged(&success), (Some(Verdict::Success), false));
+        assert_eq!(class(&success), (Some(Verdict::Success), false));
         let overloaded = Outcome::overloaded(latency);
-        assert_eq!(judged(&overloaded), (Some(Verdict::Overloaded), false));
+        assert_eq!(class(&overloaded), (Some(Verdict::Overloaded), false));
         let slower = Outcome::throttled(latency, None);
-        assert_eq!(judged(&slower), (Some(Verdict::Throttled), false));
+        assert_eq!(class(&slower), (Some(Verdict::Throttled), false));
         assert_eq!(slower.hint, Hint::default());
         let later = Outcome::throttled(latency, Some(wait));
-        assert_eq!(judged(&later), (Some(Verdict::Throttled), true));
+        assert_eq!(class(&later), (Some(Verdict::Throttled), true));
         assert_eq!(later.hint.source, Some(Source::Body));
         assert_eq!((later.hint.wait, later.latency), (Some(wait), latency));
     }

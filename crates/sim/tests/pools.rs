@@ -153,7 +153,7 @@ impl World {
     fn settle(&mut self, response: Response, now: Timestamp) {
         self.accepted += u32::from(response.status == 200);
         let outcome = Outcome::status(response.status, response.latency);
-        let verdict = outcome.judge().verdict;
+        let verdict = outcome.classify().verdict;
         let (_, gate, _) = &mut self.endpoints[response.endpoint];
         gate.settle(&self.settings, response.permit, &outcome, verdict, now);
         let ended = EndpointResult::response(response.status, verdict, "", &outcome.hint)

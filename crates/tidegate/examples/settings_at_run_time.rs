@@ -13,7 +13,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use tidegate::{Clock, GateOptions, GateSettings, Limiter, Outcome, SettingErrors, Strategy};
+use tidegate::{Clock, GateSettings, Limiter, Outcome};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -25,7 +25,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 /// Returns when each of the five tasks was admitted.
 pub async fn run() -> Result<Vec<Duration>, Box<dyn Error>> {
     let limiter = Limiter::builder()
-        .host("*.example.com".parse()?, per_second(1.0)?)
+        .host("*.example.com".parse()?, GateSettings::fixed(1.0))
         .clock(Clock::tokio())
         .build();
     let began = limiter.clock().now();
@@ -44,20 +44,11 @@ pub async fn run() -> Result<Vec<Duration>, Box<dyn Error>> {
 
     sleep(Duration::from_millis(2500)).await;
     println!("  2.500 s  the owner allows a hundred per second");
-    limiter.set_host("api.example.com".parse()?, per_second(100.0)?);
+    limiter.set_host("api.example.com".parse()?, GateSettings::fixed(100.0))?;
 
     let mut all = Vec::new();
     while let Some(left) = tasks.join_next().await {
         all.push(left??);
     }
     Ok(all)
-}
-
-fn per_second(rate: f64) -> Result<GateSettings, SettingErrors> {
-    let options = GateOptions {
-        strategy: Some(Strategy::Fixed),
-        initial_rate: Some(rate),
-        ..GateOptions::default()
-    };
-    options.build()
 }

@@ -38,6 +38,8 @@ pub(crate) enum MaxWait {
     Default,
     Within(Duration),
     Until(Timestamp),
+    /// Not at all.
+    FailFast,
 }
 
 impl<'a> Ask<'a> {
@@ -96,6 +98,19 @@ impl<'a> Ask<'a> {
         }
     }
 
+    /// Never waits: it is admitted at once, or refused. In a [`Call`](crate::Call), a refusal ends the
+    /// call, and a resend that its gate does not admit at once is not made.
+    pub const fn fail_fast(self) -> Self {
+        Self {
+            max_wait: MaxWait::FailFast,
+            ..self
+        }
+    }
+
+    pub(crate) fn is_fail_fast(&self) -> bool {
+        self.max_wait == MaxWait::FailFast
+    }
+
     /// Lets interactive asks go first, but still gets at least every eighth turn.
     pub const fn background(self) -> Self {
         Self {
@@ -141,9 +156,37 @@ impl<'a> Ask<'a> {
                 MaxWait::Default => longest,
                 MaxWait::Within(wait) => longest.min(asked_at + wait),
                 MaxWait::Until(deadline) => longest.min(deadline),
+                MaxWait::FailFast => asked_at,
             },
             class: self.class,
             waits_for_breaker: true,
+        }
+    }
+}
+
+/// An ask that owns its keys.
+pub(crate) struct OwnedAsk {
+    key: String,
+    pub(crate) also: Vec<String>,
+    ask: Ask<'static>,
+}
+
+impl From<Ask<'_>> for OwnedAsk {
+    fn from(ask: Ask<'_>) -> Self {
+        Self {
+            key: ask.key.to_owned(),
+            also: ask.also.iter().map(|&key| key.to_owned()).collect(),
+            ask: ask.without_keys(),
+        }
+    }
+}
+
+impl OwnedAsk {
+    /// The ask, with its other keys.
+    pub(crate) fn borrowed<'a>(&'a self, also: &'a [&'a str]) -> Ask<'a> {
+        Ask {
+            also,
+            ..self.ask.alone_at(&self.key)
         }
     }
 }

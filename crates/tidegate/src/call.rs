@@ -1,11 +1,12 @@
 //! The attempt loop: one request over all its attempts.
 //!
-//! ask the gate → attempt → judge → settle → wait → again. The loop makes no decisions:
+//! ask the gate → attempt → classify → settle → wait → again. The loop makes no decisions:
 //! [`policy::item`] decides whether to send again, and the gate or pool decides when. The loop
 //! waits, calls and records the trail.
 //!
-//! An attempt is any async function that returns an [`AttemptResult`]: a value and its outcome. The
-//! caller gets the value of the last attempt, however the call ended.
+//! An attempt is any async function that returns an [`AttemptResult`], a value and its outcome, or
+//! fails with an error that says what happened. The caller gets the value or the error of the last
+//! attempt, however the call ended.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -14,222 +15,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use policy::backoff::BackoffSettings;
-use policy::classify::rejects_credential;
-use policy::hint;
 use policy::item::{ItemKind, Safety, Step, TerminalReason};
 use policy::jitter::RetryAfterJitter;
-use policy::outcome::{Failure, Outcome, Phase, UpstreamResponse, Verdict};
-use policy::time::Timestamp;
 
 use crate::ask::Ask;
-use crate::clock::Clock;
 use crate::credential::Refresh;
 use crate::limiter::Limiter;
 use crate::permit::InFlight;
 use crate::pool::{Endpoint, Pool};
 
+mod attempt;
+mod conflict;
 mod error;
 mod state;
 mod trail;
 
+pub(crate) use attempt::BoxError;
+pub use attempt::{Attempt, AttemptError, AttemptResult, IntoAttemptResult};
+pub use conflict::{MAX_RESOLUTIONS, Resolution, ResolutionFuture};
 pub use error::CallError;
 pub use trail::{CallDecision, Trail, TrailStep};
 
 use state::{CallState, Next, PermitSource};
-
-/// The result of one attempt.
-#[derive(Clone, Debug)]
-pub struct AttemptResult<T> {
-    /// The caller's value if this is the last attempt.
-    ///
-    /// Whether it is the last is only known once the next attempt is admitted, so the value is held
-    /// during that wait and dropped when the next attempt starts. Everything it owns is held as
-    /// long: over HTTP/1 a response with an unread body occupies its connection. If another attempt
-    /// may follow, read the body first and return what was read.
-    pub value: T,
-    /// The outcome that gates and items learn from; `None` if the attempt was not made.
-    pub outcome: Option<Outcome>,
-    /// The class of the outcome; `None` changes nothing and completes the call.
-    pub verdict: Option<Verdict>,
-    /// The start of an error message, for display and for the texts of pools; may be empty.
-    pub text: String,
-    /// The request cannot be resent whatever its outcome, for example because its body was
-    /// streamed.
-    pub is_last: bool,
-    /// The value holds a response whose body has not been read yet.
-    pub has_body: bool,
-    /// The response rejects the credential or the account, not the request. In a pool, another
-    /// endpoint is tried.
-    pub is_credential_rejected: bool,
-}
-
-impl<T> AttemptResult<T> {
-    /// A result classified by its status and hint.
-    pub fn new(value: T, outcome: Outcome) -> Self {
-        let verdict = outcome.judge().verdict;
-        Self::judged(value, outcome, verdict)
-    }
-
-    /// A result classified by the caller, from the body or by its own rules.
-    pub fn judged(value: T, outcome: Outcome, verdict: Option<Verdict>) -> Self {
-        let is_credential_rejected = match outcome.response {
-            UpstreamResponse::Status(status) => rejects_credential(status, verdict, b""),
-            UpstreamResponse::Failed { .. } => false,
-        };
-        Self {
-            value,
-            outcome: Some(outcome),
-            verdict,
-            text: String::new(),
-            is_last: false,
-            has_body: false,
-            is_credential_rejected,
-        }
-    }
-
-    /// Marks the response as a rejection of the credential or the account. A 401, a 402, and a 403
-    /// whose [`text`](Self::text) says so are recognised without it.
-    pub fn credential_rejected(self) -> Self {
-        Self {
-            is_credential_rejected: true,
-            ..self
-        }
-    }
-
-    /// An attempt that was not made: the request could not be built, or the client refused it
-    /// before sending anything.
-    ///
-    /// The permit is given back with its tokens and its probe slot. Nothing is learned or counted
-    /// as sent, and the call completes with this value, because another attempt would fail the same
-    /// way.
-    pub fn unsent(value: T) -> Self {
-        Self {
-            value,
-            outcome: None,
-            verdict: None,
-            text: String::new(),
-            is_last: true,
-            has_body: false,
-            is_credential_rejected: false,
-        }
-    }
-
-    /// Marks the body as unread. If this is the last attempt, it counts against `max_in_flight`
-    /// until the caller drops [`CallResult::in_flight`] or [`CallError::in_flight`].
-    pub fn with_body(self) -> Self {
-        Self {
-            has_body: true,
-            ..self
-        }
-    }
-
-    /// Whether the response rejects the credential or the account.
-    fn rejects_credential(&self) -> bool {
-        let status = match self.outcome.as_ref().map(|outcome| outcome.response) {
-            Some(UpstreamResponse::Status(status)) => status,
-            Some(UpstreamResponse::Failed { .. }) | None => return false,
-        };
-        self.is_credential_rejected
-            || rejects_credential(status, self.verdict, self.text.as_bytes())
-    }
-
-    /// Maps the value.
-    pub fn map<U>(self, map: impl FnOnce(T) -> U) -> AttemptResult<U> {
-        AttemptResult {
-            value: map(self.value),
-            outcome: self.outcome,
-            verdict: self.verdict,
-            text: self.text,
-            is_last: self.is_last,
-            has_body: self.has_body,
-            is_credential_rejected: self.is_credential_rejected,
-        }
-    }
-
-    /// Marks the request as not resendable. If another attempt would follow, the call ends as
-    /// `exhausted` with this value.
-    pub fn last(self) -> Self {
-        Self {
-            is_last: true,
-            ..self
-        }
-    }
-}
-
-/// One attempt, passed to the function that makes it.
-#[derive(Debug)]
-pub struct Attempt {
-    /// The attempt's number, counted from 1.
-    pub number: u32,
-    clock: Clock,
-    started: Timestamp,
-}
-
-impl Attempt {
-    /// An attempt that starts now.
-    pub(crate) fn start(number: u32, clock: &Clock) -> Self {
-        Self {
-            number,
-            clock: clock.clone(),
-            started: clock.now(),
-        }
-    }
-
-    /// Time since the attempt started: the latency for its [`Outcome`] when the response arrives.
-    pub fn elapsed(&self) -> Duration {
-        self.clock.now().since(self.started)
-    }
-
-    /// The outcome of a response with this status and these headers, from which waits and limits are
-    /// read, and with the [`elapsed`](Self::elapsed) time as latency.
-    ///
-    /// ```
-    /// # fn example(attempt: &tidegate::Attempt, response: &http::Response<()>) {
-    /// let outcome = attempt.response(response.status().as_u16(), response.headers());
-    /// let by_hand = attempt.response(429, [("retry-after", "7")]);
-    /// # }
-    /// ```
-    pub fn response<'h, H, N, V>(&self, status: u16, headers: H) -> Outcome
-    where
-        H: IntoIterator<Item = (&'h N, &'h V)> + Clone,
-        N: AsRef<str> + ?Sized + 'h,
-        V: AsRef<[u8]> + ?Sized + 'h,
-    {
-        let response = hint::Response {
-            status,
-            headers: Headers(headers),
-            body: b"",
-        };
-        let hint = hint::read(&response, Some(self.clock.wall()));
-        self.status(status).with_hint(hint)
-    }
-
-    /// An outcome with this status and the [`elapsed`](Self::elapsed) time as latency. It has no
-    /// hints: if the response has headers, use [`response`](Self::response).
-    pub fn status(&self, status: u16) -> Outcome {
-        Outcome::status(status, self.elapsed())
-    }
-}
-
-/// Headers as policies read them.
-#[derive(Clone, Copy)]
-struct Headers<H>(H);
-
-impl<'h, H, N, V> IntoIterator for Headers<H>
-where
-    H: IntoIterator<Item = (&'h N, &'h V)>,
-    N: AsRef<str> + ?Sized + 'h,
-    V: AsRef<[u8]> + ?Sized + 'h,
-{
-    type Item = (&'h str, &'h [u8]);
-    type IntoIter = std::iter::Map<H::IntoIter, fn((&'h N, &'h V)) -> Self::Item>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.0
-            .into_iter()
-            .map(|(name, value)| (name.as_ref(), value.as_ref()))
-    }
-}
 
 /// The result of a completed call.
 #[derive(Debug)]
@@ -287,6 +94,7 @@ pub struct Call<'a, P = Limiter> {
     kind: ItemKind,
     backoff: Option<&'a BackoffSettings>,
     credential: Option<&'a dyn Refresh>,
+    on_conflict: Option<OnConflict<'a>>,
     watcher: Option<Watcher<'a>>,
     is_in_line_only: bool,
     /// From [`within`](Self::within): `expires_after` alone bounds only the last send.
@@ -294,6 +102,9 @@ pub struct Call<'a, P = Limiter> {
     attempt_timeout: Option<Duration>,
     retry_after_jitter: RetryAfterJitter,
 }
+
+/// Resolves a conflict; called with its number, counted from 1.
+type OnConflict<'a> = &'a (dyn Fn(u32) -> ResolutionFuture<'a> + Sync);
 
 /// Called with every step of a call as it happens.
 type Watcher<'a> = &'a (dyn Fn(&TrailStep) + Sync);
@@ -313,6 +124,7 @@ impl<'a, P> Call<'a, P> {
             },
             backoff: None,
             credential: None,
+            on_conflict: None,
             watcher: None,
             is_in_line_only: false,
             within: None,
@@ -421,6 +233,46 @@ impl<'a, P> Call<'a, P> {
         }
     }
 
+    /// Calls `resolve` when the server answers 409 or 412, with the number of the conflict, counted
+    /// from 1. It can fetch the present state, change what the next attempt sends, and decide what
+    /// follows. Without this, and after [`MAX_RESOLUTIONS`], the call fails as `conflict`.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::sync::atomic::{AtomicU32, Ordering};
+    /// use tidegate::call::Resolution;
+    /// use tidegate::{AttemptResult, Limiter};
+    ///
+    /// # async fn version_at_server() -> u32 { 7 }
+    /// # async fn put(version: u32) -> u16 { if version == 7 { 200 } else { 412 } }
+    /// let limiter = Limiter::new();
+    /// let version = AtomicU32::new(6);
+    /// let called = limiter
+    ///     .call("api.example.com")
+    ///     .method("PUT")
+    ///     .on_conflict(&|_| {
+    ///         Box::pin(async {
+    ///             version.store(version_at_server().await, Ordering::Relaxed);
+    ///             Resolution::Resend
+    ///         })
+    ///     })
+    ///     .run(async |attempt| {
+    ///         let status = put(version.load(Ordering::Relaxed)).await;
+    ///         AttemptResult::new((), attempt.status(status))
+    ///     })
+    ///     .await?;
+    /// assert_eq!(called.sent, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn on_conflict(self, resolve: &'a (dyn Fn(u32) -> ResolutionFuture<'a> + Sync)) -> Self {
+        Self {
+            on_conflict: Some(resolve),
+            ..self
+        }
+    }
+
     /// Calls `watcher` with every step as it happens, for example to log it with the request's id.
     /// It should return quickly.
     pub fn watch(self, watcher: &'a (dyn Fn(&TrailStep) + Sync)) -> Self {
@@ -440,13 +292,14 @@ impl<'a, P> Call<'a, P> {
         }
     }
 
-    async fn run_with<E, T, F>(
+    async fn run_with<E, R, F>(
         self,
         source: PermitSource<'a, E>,
         mut attempt: impl FnMut(Attempt, Option<Arc<Endpoint<E>>>) -> F,
-    ) -> Result<CallResult<T>, CallError<T>>
+    ) -> Result<CallResult<R::Value>, CallError<R::Value>>
     where
-        F: Future<Output = AttemptResult<T>>,
+        R: IntoAttemptResult,
+        F: Future<Output = R>,
     {
         let clock = self.limiter.clock();
         let mut state = CallState::new(&self, source);
@@ -471,43 +324,41 @@ impl<'a, P> Call<'a, P> {
             let started = this.started;
             let timeout_at = self.attempt_timeout.map(|timeout| started + timeout);
             let bound = deadline.into_iter().chain(timeout_at).min();
-            let result = clock.bounded(bound, attempt(this, endpoint.clone())).await;
-            let mut value = None;
-            let answered = match result {
-                Some(result) => result.map(|made| value = Some(made)),
-                None if bound == timeout_at => {
-                    let latency = clock.now().since(started);
-                    let failure = Outcome::failure(Failure::Timeout, Phase::Waiting, latency);
-                    AttemptResult::new((), failure)
-                }
-                None => {
+            let ended = clock.bounded(bound, attempt(this, endpoint.clone())).await;
+            let ended = ended.map(IntoAttemptResult::into_attempt_result);
+            let result = match state.ended(ended, started, bound == timeout_at) {
+                Ok(result) => result,
+                Err(reason) => {
                     drop(permit);
-                    return Err(state.cut_off());
+                    return Err(state.cut_off(reason));
                 }
             };
-            let Some(outcome) = &answered.outcome else {
+            let Some(outcome) = &result.outcome else {
                 permit.give_back();
-                return Ok(state.unsent(value.expect("only an attempt can be unsent")));
+                return state.unsent(result.value);
             };
             let sent_to = permit.endpoint_used(own.is_some());
-            let is_rejected = state.is_rejected(&answered, sent_to, credential.is_some());
-            let (verdict, in_flight) = permit.settle(&answered, outcome, is_rejected);
+            let is_rejected = state.is_rejected(&result, sent_to, credential.is_some());
+            let (verdict, in_flight) = permit.settle(&result, outcome, is_rejected);
             // The gate may know better: a 403 during a ban is about the pace.
-            let is_rejected = is_rejected && verdict == answered.verdict;
+            let is_rejected = is_rejected && verdict == result.verdict;
             let mut step = state.after(sent_to, outcome, verdict, is_rejected);
-            if answered.is_last && !matches!(step, Step::Done | Step::Failed(_)) {
+            if result.is_last && !matches!(step, Step::Done | Step::Failed(_)) {
                 step = Step::Failed(TerminalReason::Exhausted);
             }
             if let (Step::Refresh, Some(credential), Some(used)) = (step, credential, used) {
                 let refresh = clock.bounded(deadline, credential.refresh(used));
                 step = match refresh.await {
-                    Some(succeeded) => {
-                        state.refreshed(credential, succeeded, sent_to, outcome, &answered)
+                    Some(refreshed) => {
+                        state.refreshed(credential, refreshed, sent_to, outcome, &result)
                     }
                     None => Step::Failed(TerminalReason::Expired),
                 };
             }
-            match (state.apply_step(step), value) {
+            if let (Step::Conflict, Some(resolve)) = (step, self.on_conflict) {
+                step = state.resolve_conflict(resolve, deadline).await;
+            }
+            match (state.apply_step(step), result.value) {
                 // The attempt no longer counts as in flight: the next one may need the slot.
                 (Next::Again, value) => last = value,
                 (Next::Done, Some(value)) => return Ok(state.done(value, in_flight)),
@@ -529,14 +380,15 @@ impl<'a> Call<'a> {
     ///
     /// # Errors
     ///
-    /// With the terminal reason, the value of the last attempt if any, and the trail. Dropping the
-    /// future cancels the call: an attempt in flight counts as abandoned.
-    pub async fn run<T, F>(
+    /// With the terminal reason, the value or the error of the last attempt if any, and the trail.
+    /// Dropping the future cancels the call: an attempt in flight counts as abandoned.
+    pub async fn run<R, F>(
         self,
         mut attempt: impl FnMut(Attempt) -> F,
-    ) -> Result<CallResult<T>, CallError<T>>
+    ) -> Result<CallResult<R::Value>, CallError<R::Value>>
     where
-        F: Future<Output = AttemptResult<T>>,
+        R: IntoAttemptResult,
+        F: Future<Output = R>,
     {
         let source: PermitSource<'_, Infallible> = PermitSource::Limiter(self.through);
         self.run_with(source, |this, _| attempt(this)).await
@@ -544,8 +396,8 @@ impl<'a> Call<'a> {
 }
 
 impl<'a, E> Call<'a, Pool<E>> {
-    pub(crate) fn through_pool(pool: &'a Pool<E>) -> Self {
-        Self::through(pool, pool.limiter(), Ask::new(pool.name()))
+    pub(crate) fn through_pool(pool: &'a Pool<E>, ask: Ask<'a>) -> Self {
+        Self::through(pool, pool.limiter(), ask.alone_at(pool.name()))
     }
 
     /// Makes attempts until one succeeds or the call fails, each at the endpoint chosen for it.
@@ -554,12 +406,13 @@ impl<'a, E> Call<'a, Pool<E>> {
     ///
     /// As for a call through a gate; also fails at once with
     /// [`Disabled`](policy::item::TerminalReason::Disabled) if only a person can help.
-    pub async fn run<T, F>(
+    pub async fn run<R, F>(
         self,
         mut attempt: impl FnMut(Attempt, Arc<Endpoint<E>>) -> F,
-    ) -> Result<CallResult<T>, CallError<T>>
+    ) -> Result<CallResult<R::Value>, CallError<R::Value>>
     where
-        F: Future<Output = AttemptResult<T>>,
+        R: IntoAttemptResult,
+        F: Future<Output = R>,
     {
         self.run_with(PermitSource::Pool(self.through), |this, endpoint| {
             let endpoint = endpoint.expect("a permit of a pool is for an endpoint");

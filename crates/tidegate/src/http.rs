@@ -36,10 +36,8 @@ use policy::hint::{self, Hint};
 use policy::key::normalize;
 use policy::outcome::Outcome;
 
-mod failure;
-
-pub use self::failure::{failed, failure, never_sent};
-pub use policy::classify::{Judgement, Rule};
+pub use crate::failure::{failed, failure, never_sent};
+pub use policy::classify::{Classification, Rule};
 pub use policy::item::ItemKind;
 pub use policy::key::KeyError;
 pub use policy::time::WallTime;
@@ -64,12 +62,17 @@ pub fn outcome<B>(response: &Response<B>, latency: Duration, wall: WallTime) -> 
 ///
 /// let response = ::http::Response::builder().status(403).body(()).unwrap();
 /// let outcome = http::outcome(&response, Duration::ZERO, WallTime::from_unix_millis(0));
-/// let verdict = |body| http::judge(&response, &[], body, &outcome.hint).verdict;
+/// let verdict = |body| http::classify(&response, &[], body, &outcome.hint).verdict;
 /// assert_eq!(verdict(b""), Some(Verdict::Rejected));
 /// assert_eq!(verdict(b"rate limit exceeded"), Some(Verdict::Throttled));
 /// ```
-pub fn judge<B>(response: &Response<B>, rules: &[Rule], body: &[u8], hint: &Hint) -> Judgement {
-    Head::of(response).with_body(body).judge(rules, hint)
+pub fn classify<B>(
+    response: &Response<B>,
+    rules: &[Rule],
+    body: &[u8],
+    hint: &Hint,
+) -> Classification {
+    Head::of(response).with_body(body).classify(rules, hint)
 }
 
 /// The head of a response, for code without a [`Response`], and the start of its body if it was
@@ -118,8 +121,8 @@ impl<'a> Head<'a> {
         Outcome::status(self.status.as_u16(), latency).with_hint(hint)
     }
 
-    /// Classifies it, see [`judge`].
-    pub fn judge(&self, rules: &[Rule], hint: &Hint) -> Judgement {
+    /// Classifies it, see [`classify`].
+    pub fn classify(&self, rules: &[Rule], hint: &Hint) -> Classification {
         classify::response(rules, &self.as_read(), hint)
     }
 
@@ -210,7 +213,7 @@ mod tests {
 
     const WALL: WallTime = WallTime::from_unix_millis(1_767_225_600_000);
 
-    fn answer(status: u16, fields: &[(&str, &[u8])]) -> Response<Untouched> {
+    fn response(status: u16, fields: &[(&str, &[u8])]) -> Response<Untouched> {
         let mut response = Response::builder().status(status);
         for &(name, value) in fields {
             response = response.header(name, value);
@@ -222,7 +225,7 @@ mod tests {
     struct Untouched;
 
     fn outcome_of(status: u16, fields: &[(&str, &[u8])]) -> Outcome {
-        outcome(&answer(status, fields), Duration::from_millis(5), WALL)
+        outcome(&response(status, fields), Duration::from_millis(5), WALL)
     }
 
     #[test]
@@ -271,18 +274,18 @@ mod tests {
             }),
             ..Rule::new(Verdict::Overloaded)
         };
-        let response = answer(200, &[("x-state", b"\xe9 busy")]);
+        let response = response(200, &[("x-state", b"\xe9 busy")]);
         let hint = Hint::default();
-        let verdict = |rules: &[Rule]| judge(&response, rules, b"", &hint).verdict;
+        let verdict = |rules: &[Rule]| classify(&response, rules, b"", &hint).verdict;
         assert_eq!(verdict(&[]), Some(Verdict::Success));
         assert_eq!(verdict(&[rule]), Some(Verdict::Overloaded));
     }
 
     #[test]
     fn start_of_body_refines_the_verdict() {
-        let response = answer(429, &[]);
+        let response = response(429, &[]);
         let hint = Hint::default();
-        let verdict = |body: &[u8]| judge(&response, &[], body, &hint).verdict;
+        let verdict = |body: &[u8]| classify(&response, &[], body, &hint).verdict;
         assert_eq!(verdict(b""), Some(Verdict::Throttled));
         let exhausted = br#"{"error":{"code":"insufficient_quota"}}"#;
         assert_eq!(verdict(exhausted), Some(Verdict::QuotaExhausted));
@@ -290,8 +293,11 @@ mod tests {
 
     #[test]
     fn informational_response_has_no_verdict() {
-        let response = answer(101, &[]);
-        assert_eq!(judge(&response, &[], b"", &Hint::default()).verdict, None);
+        let response = response(101, &[]);
+        assert_eq!(
+            classify(&response, &[], b"", &Hint::default()).verdict,
+            None
+        );
     }
 
     #[test]

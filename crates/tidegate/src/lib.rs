@@ -10,17 +10,17 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use tidegate::{AttemptResult, Limiter};
 //!
-//! # async fn fetch(_url: &str) -> http::Response<String> {
-//! #     http::Response::new("hello".to_owned())
+//! # async fn fetch(_url: &str) -> std::io::Result<http::Response<String>> {
+//! #     Ok(http::Response::new("hello".to_owned()))
 //! # }
 //! let limiter = Limiter::new(); // one per program; clones share it
 //! let called = limiter
 //!     .call("api.example.com")
 //!     .run(async |attempt| {
-//!         let response = fetch("https://api.example.com/items").await;
+//!         let response = fetch("https://api.example.com/items").await?;
 //!         // The headers too: they may name a wait (Retry-After) or a limit.
 //!         let outcome = attempt.response(response.status().as_u16(), response.headers());
-//!         AttemptResult::new(response.into_body(), outcome)
+//!         Ok(AttemptResult::new(response.into_body(), outcome))
 //!     })
 //!     .await?;
 //! assert_eq!(called.value, "hello");
@@ -75,13 +75,14 @@
 //! - **Limit your own callers.** It is for the client side. To limit the callers of *your* service,
 //!   a plain rate limiter is simpler.
 //! - **Read bodies.** Code that reads the body can report what it meant.
-//! - **Block a thread.** Waiting is async; [`Limiter::try_acquire`] never waits.
 
 mod ask;
+mod block_on;
 pub mod call;
 pub mod clock;
 mod credential;
 pub mod event;
+mod failure;
 // Most of its examples wait on the clock of a paused runtime.
 #[cfg(any(not(doctest), feature = "tokio"))]
 pub mod guide;
@@ -101,10 +102,12 @@ mod waiters;
 mod waking;
 
 pub use ask::{Ask, Refusal};
-pub use call::{Attempt, AttemptResult, Call, CallError, CallResult};
+pub use call::{Attempt, AttemptError, AttemptResult, Call, CallError, CallResult};
 pub use clock::{Clock, ManualClock};
-pub use credential::{Credential, Refresh, RefreshFuture};
-pub use limiter::{GateView, Limiter, LimiterBuilder, Snapshot, Sort, Totals};
+pub use credential::{Credential, Refresh, RefreshError, RefreshFuture};
+pub use limiter::{
+    AcquireOwned, GateView, Limiter, LimiterBuilder, Snapshot, Sort, TooManyHosts, Totals,
+};
 pub use permit::{InFlight, Permit};
 pub use pool::{Pool, PoolPermit, PoolRefusal, RefusalReason};
 pub use settings::HostSettings;
@@ -117,10 +120,11 @@ pub use policy::backoff::{BackoffOptions, BackoffSettings};
 pub use policy::budget::{BudgetOptions, BudgetSettings};
 pub use policy::gate::{GateOptions, GateOverride, GateRecord, GateSettings, Reason};
 pub use policy::hint::Hint;
-pub use policy::hosts::{HostPattern, Hosts};
+pub use policy::hosts::{HostPattern, HostPatternError, Hosts};
 pub use policy::item::{ItemKind, Safety, TerminalReason};
 pub use policy::jitter::RetryAfterJitter;
 pub use policy::ladder::{LadderOptions, LadderRecord, LadderSettings};
+pub use policy::limits::Limit;
 pub use policy::line::Class;
 pub use policy::outcome::{Failure, Outcome, Phase, Verdict};
 pub use policy::pool::Balance;

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -16,7 +17,8 @@ use policy::hosts::{HostPattern, Hosts};
 use policy::random::Random;
 use policy::time::Timestamp;
 
-use crate::ask::{Ask, Refusal};
+use crate::ask::{Ask, OwnedAsk, Refusal};
+use crate::block_on::block_on;
 use crate::call::Call;
 use crate::clock::{Alarm, Clock};
 use crate::event::EventListener;
@@ -145,6 +147,56 @@ impl Limiter {
         self.acquire_noting(ask.into(), &mut None).await
     }
 
+    /// Like [`acquire`](Self::acquire), with a future and a permit that borrow nothing, for a task of
+    /// its own.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// use tidegate::{Limiter, Outcome};
+    ///
+    /// let limiter = Limiter::new();
+    /// let asked = limiter.acquire_owned("api.example.com");
+    /// let task = tokio::spawn(async move {
+    ///     let permit = asked.await?;
+    ///     // … send the request …
+    ///     permit.settle(&Outcome::status(200, Duration::from_millis(80)));
+    ///     Ok::<_, tidegate::Refusal>(())
+    /// });
+    /// task.await??;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn acquire_owned<'k>(&self, ask: impl Into<Ask<'k>>) -> AcquireOwned {
+        let (limiter, ask) = (self.clone(), OwnedAsk::from(ask.into()));
+        Box::pin(async move {
+            let also: Vec<&str> = ask.also.iter().map(String::as_str).collect();
+            let permit = limiter.acquire(ask.borrowed(&also)).await?;
+            Ok(permit.into_owned())
+        })
+    }
+
+    /// Like [`acquire`](Self::acquire), for code without an executor: blocks the thread until the
+    /// permit is issued or the ask is refused. Do not call it in an async task, whose thread may be
+    /// the one that would wake it.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidegate::{Limiter, Outcome};
+    ///
+    /// let limiter = Limiter::new();
+    /// for _ in 0..2 {
+    ///     let permit = limiter.acquire_blocking("api.example.com")?;
+    ///     // … send the request …
+    ///     permit.settle(&Outcome::status(200, Duration::from_millis(80)));
+    /// }
+    /// # Ok::<(), tidegate::Refusal>(())
+    /// ```
+    pub fn acquire_blocking<'k>(&self, ask: impl Into<Ask<'k>>) -> Result<Permit<'_>, Refusal> {
+        block_on(self.acquire(ask))
+    }
+
     /// Waits for a permit from any of these gates and returns it with the index of its key in the
     /// list. The key of `ask` itself is ignored.
     ///
@@ -223,12 +275,45 @@ impl Limiter {
         });
     }
 
-    /// Changes the settings of one host, or of all its subdomains.
+    /// Changes the settings of one host, of all its subdomains, or of other keys, see
+    /// [`HostPattern`].
     ///
-    /// Returns `false` and changes nothing if [`Hosts::MAX_HOSTS`] hosts already have their own
-    /// settings.
-    pub fn set_host(&self, pattern: HostPattern, settings: impl Into<HostSettings>) -> bool {
-        self.change_settings(|hosts| hosts.insert(pattern, settings.into()).is_some())
+    /// # Errors
+    ///
+    /// If [`Hosts::MAX_HOSTS`] patterns have their own settings already. Nothing changes then.
+    pub fn set_host(
+        &self,
+        pattern: HostPattern,
+        settings: impl Into<HostSettings>,
+    ) -> Result<(), TooManyHosts> {
+        let is_set = self.change_settings(|hosts| hosts.insert(pattern, settings.into()).is_some());
+        is_set.then_some(()).ok_or(TooManyHosts)
+    }
+
+    /// Changes the settings of one key, which need not be a host.
+    ///
+    /// # Errors
+    ///
+    /// As [`set_host`](Self::set_host).
+    pub fn set_key(
+        &self,
+        key: &str,
+        settings: impl Into<HostSettings>,
+    ) -> Result<(), TooManyHosts> {
+        self.set_host(HostPattern::key(key), settings)
+    }
+
+    /// Changes the settings of all keys that begin with `prefix` and have none of their own.
+    ///
+    /// # Errors
+    ///
+    /// As [`set_host`](Self::set_host).
+    pub fn set_key_prefix(
+        &self,
+        prefix: &str,
+        settings: impl Into<HostSettings>,
+    ) -> Result<(), TooManyHosts> {
+        self.set_host(HostPattern::key_prefix(prefix), settings)
     }
 
     /// Keys and records of all gates, for persistence. Holds each lock for a few gates at a time.
@@ -311,6 +396,14 @@ impl Limiter {
         self.inner.registry.len()
     }
 }
+
+/// Resolves to a permit that borrows nothing, see [`Limiter::acquire_owned`].
+pub type AcquireOwned = Pin<Box<dyn Future<Output = Result<Permit<'static>, Refusal>> + Send>>;
+
+/// [`Hosts::MAX_HOSTS`] patterns have their own settings already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} hosts and keys have their own settings already", Hosts::<()>::MAX_HOSTS)]
+pub struct TooManyHosts;
 
 impl Default for Limiter {
     fn default() -> Self {

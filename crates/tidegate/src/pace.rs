@@ -145,7 +145,7 @@ impl Pace {
         }))
     }
 
-    /// Waits for the gap, runs `work`, and learns from what `judge` makes of its value. If it is
+    /// Waits for the gap, runs `work`, and learns from what `classify` makes of its value. If it is
     /// dropped while `work` runs, the attempt counts as ended and as [`WorkResult::Neutral`].
     ///
     /// # Errors
@@ -154,11 +154,11 @@ impl Pace {
     pub async fn run<T>(
         &self,
         work: impl AsyncFnOnce() -> T,
-        judge: impl FnOnce(&T) -> WorkResult,
+        classify: impl FnOnce(&T) -> WorkResult,
     ) -> Result<T, GaveUp> {
         let turn = self.start().await?;
         let value = work().await;
-        turn.end(judge(&value));
+        turn.end(classify(&value));
         Ok(value)
     }
 

@@ -74,7 +74,7 @@ impl<'a> Permit<'a> {
     /// [`settle_as`](Self::settle_as), or `None` for a 1xx, which changes nothing.
     #[inline(always)]
     pub fn settle(self, outcome: &Outcome) -> Option<Verdict> {
-        self.settle_as(outcome, outcome.judge().verdict)
+        self.settle_as(outcome, outcome.classify().verdict)
     }
 
     /// Reports the outcome with the caller's verdict, for example one from the body. Returns the
@@ -107,7 +107,7 @@ impl<'a> Permit<'a> {
     /// let limiter = Limiter::new();
     /// let permit = limiter.try_acquire("api.example.com")?;
     /// let outcome = Outcome::status(200, Duration::from_millis(80));
-    /// let in_flight = permit.settle_head(&outcome, outcome.judge().verdict);
+    /// let in_flight = permit.settle_head(&outcome, outcome.classify().verdict);
     /// // … read the body …
     /// assert_eq!(limiter.gate("api.example.com").unwrap().gate.in_flight, 1);
     /// drop(in_flight);

@@ -1,6 +1,6 @@
 //! Polls a job: asks for its status until it ends.
 //!
-//! ask the gate → request → judge → settle → wait → again. When to ask next and when to stop is
+//! ask the gate → request → classify → settle → wait → again. When to ask next and when to stop is
 //! decided by [`policy::poll`], when a request may leave by its gate. A request for the status is any
 //! async function that returns a [`StatusResult`].
 //!
@@ -44,12 +44,12 @@ pub struct StatusResult<T> {
 }
 
 impl<T> StatusResult<T> {
-    /// A response, judged by its status and what the server said about pace.
+    /// A response, classified by its status and what the server said about pace.
     pub fn new(value: T, outcome: Outcome, job: Option<JobStatus>) -> Self {
         Self::of(AttemptResult::new(value, outcome), job)
     }
 
-    /// A response that was judged already; its kind is that of its status.
+    /// A response that was classified already; its kind is that of its status.
     pub fn of(attempt: AttemptResult<T>, job: Option<JobStatus>) -> Self {
         let outcome = attempt.outcome.as_ref();
         Self {
@@ -319,7 +319,7 @@ impl<'a> Polled<'a> {
             let latest = self.latest();
             let ask = match latest > clock.now() {
                 true => self.ask.until(latest),
-                // A gate that is free is used all the same: giving up is judged by the response.
+                // A gate that is free is used all the same: the response decides about giving up.
                 false => self.ask.within(Duration::ZERO),
             };
             let (reason, until) = match self.limiter.acquire(ask).await {

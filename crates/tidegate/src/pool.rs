@@ -64,10 +64,17 @@ pub(crate) use wait::Selection;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// Cheap to clone; clones share one state.
 pub struct Pool<E> {
+    shared: Arc<Shared<E>>,
+    credential_of: CredentialOf<E>,
+}
+
+/// State shared by all clones of a pool.
+struct Shared<E> {
     name: Box<str>,
     limiter: Limiter,
-    credential_of: CredentialOf<E>,
     state: Mutex<PoolState<E>>,
     /// Asks that wait for a change in which endpoints are usable.
     waiters: Waiters,
@@ -178,16 +185,19 @@ impl<E> Pool<E> {
         balance: Balance,
         protection: LadderSettings,
     ) -> Self {
-        Self {
+        let shared = Shared {
             name: name.into(),
             limiter: limiter.clone(),
-            credential_of: |_| None,
             state: Mutex::new(PoolState {
                 pool: pool::Pool::new(balance),
                 protection,
                 changes: 0,
             }),
             waiters: Waiters::default(),
+        };
+        Self {
+            shared: Arc::new(shared),
+            credential_of: |_| None,
         }
     }
 
@@ -205,8 +215,8 @@ impl<E> Pool<E> {
     ///
     /// let limiter = Limiter::new();
     /// let pool = Pool::new("crm", &limiter).credentials(|account: &Account| Some(&account.token));
-    /// # async fn new_token() -> Option<String> { None }
-    /// let token = Credential::new("first", "…".to_owned(), || Box::pin(new_token()));
+    /// # async fn new_token() -> std::io::Result<String> { Ok(String::new()) }
+    /// let token = Credential::new("first", "…".to_owned(), new_token);
     /// pool.add("first", "crm.example.com", Account { token });
     /// ```
     pub fn credentials(self, of: fn(&E) -> Option<&dyn Refresh>) -> Self {
@@ -222,12 +232,12 @@ impl<E> Pool<E> {
 
     /// The pool's name.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.shared.name
     }
 
     /// The limiter that owns the endpoints' gates.
     pub fn limiter(&self) -> &Limiter {
-        &self.limiter
+        &self.shared.limiter
     }
 
     /// Appends an endpoint. Its gate uses the settings of `host`. Returns `false` if the name is
@@ -238,9 +248,9 @@ impl<E> Pool<E> {
 
     /// Adds an endpoint with the state in `record`, for example from before a restart.
     pub fn restore(&self, name: &str, host: &str, data: E, record: LadderRecord) -> bool {
-        let key = endpoint_key(&self.name, name);
-        let now = self.limiter.clock().now();
-        let mut state = lock(&self.state);
+        let key = endpoint_key(&self.shared.name, name);
+        let now = self.shared.limiter.clock().now();
+        let mut state = lock(&self.shared.state);
         let member = |id| {
             Member::new(Endpoint {
                 id,
@@ -255,8 +265,8 @@ impl<E> Pool<E> {
         }
         drop(state);
         // After the name was taken, and without the lock: it may wake asks waiting at the gate.
-        self.limiter.alias_host(&key, host);
-        self.notify_change(lock(&self.state));
+        self.shared.limiter.alias_host(&key, host);
+        self.notify_change(lock(&self.shared.state));
         true
     }
 
@@ -264,8 +274,8 @@ impl<E> Pool<E> {
     /// ladder keep their state; attempts in flight finish with the old data. Returns `false` if no
     /// endpoint has that name.
     pub fn replace(&self, name: &str, host: &str, data: E) -> bool {
-        let key = endpoint_key(&self.name, name);
-        let mut state = lock(&self.state);
+        let key = endpoint_key(&self.shared.name, name);
+        let mut state = lock(&self.shared.state);
         let id = state.pool.find(name).map(pool::Endpoint::id);
         let Some(member) = id.and_then(|id| state.pool.data_mut(id)) else {
             return false;
@@ -279,14 +289,14 @@ impl<E> Pool<E> {
             data,
         });
         drop(state);
-        self.limiter.alias_host(&key, host);
-        self.notify_change(lock(&self.state));
+        self.shared.limiter.alias_host(&key, host);
+        self.notify_change(lock(&self.shared.state));
         true
     }
 
     /// Changes balance and protection, starting with the next response.
     pub fn update(&self, balance: Balance, protection: LadderSettings) {
-        let mut state = lock(&self.state);
+        let mut state = lock(&self.shared.state);
         state.pool.set_balance(balance);
         state.protection = protection;
         self.notify_change(state);
@@ -295,7 +305,7 @@ impl<E> Pool<E> {
     /// Moves the endpoints with these names to the front, in this order; the others keep their
     /// order.
     pub fn reorder(&self, names: &[&str]) {
-        let mut state = lock(&self.state);
+        let mut state = lock(&self.shared.state);
         state.pool.reorder(names);
         self.notify_change(state);
     }
@@ -305,8 +315,8 @@ impl<E> Pool<E> {
     pub fn remove(&self, name: &str) -> bool {
         let is_removed = self.change_endpoint(name, |state, id| state.pool.remove(id));
         if is_removed {
-            let key = endpoint_key(&self.name, name);
-            self.limiter.forget_alias(&key);
+            let key = endpoint_key(&self.shared.name, name);
+            self.shared.limiter.forget_alias(&key);
         }
         is_removed
     }
@@ -316,8 +326,8 @@ impl<E> Pool<E> {
     pub fn enable(&self, name: &str) -> bool {
         // The gate first: asks that wait ask it again as soon as the endpoint is enabled.
         if self.endpoint(name).is_some() {
-            let key = endpoint_key(&self.name, name);
-            self.limiter.end_isolation(&key);
+            let key = endpoint_key(&self.shared.name, name);
+            self.shared.limiter.end_isolation(&key);
         }
         let mut was_out = false;
         let is_known = self.change_endpoint(name, |state, id| {
@@ -327,11 +337,11 @@ impl<E> Pool<E> {
         });
         if was_out {
             let event = Event::EndpointEnabled {
-                pool: &self.name,
+                pool: &self.shared.name,
                 endpoint: name,
             };
-            let now = self.limiter.clock().now();
-            self.limiter.emit(now, &event);
+            let now = self.shared.limiter.clock().now();
+            self.shared.limiter.emit(now, &event);
         }
         is_known
     }
@@ -339,46 +349,46 @@ impl<E> Pool<E> {
     /// Disables an endpoint until a person enables it. Returns `false` if no endpoint has that
     /// name.
     pub fn disable(&self, name: &str) -> bool {
-        let now = self.limiter.clock().now();
+        let now = self.shared.limiter.clock().now();
         let is_known = self.change_endpoint(name, |state, id| state.pool.disable(id, now));
         if is_known {
             let event = Event::EndpointDisabled {
-                pool: &self.name,
+                pool: &self.shared.name,
                 endpoint: name,
                 why: Disabled::Person,
             };
-            self.limiter.emit(now, &event);
+            self.shared.limiter.emit(now, &event);
         }
         is_known
     }
 
     /// The protection settings of the endpoints.
     pub fn protection(&self) -> LadderSettings {
-        lock(&self.state).protection.clone()
+        lock(&self.shared.state).protection.clone()
     }
 
     /// Changes the protection settings, starting with the next response.
     pub fn set_protection(&self, protection: LadderSettings) {
-        let mut state = lock(&self.state);
+        let mut state = lock(&self.shared.state);
         state.protection = protection;
         self.notify_change(state);
     }
 
     /// How the pool chooses an endpoint.
     pub fn balance(&self) -> Balance {
-        lock(&self.state).pool.balance()
+        lock(&self.shared.state).pool.balance()
     }
 
     /// Snapshots of all endpoints, in list order.
     pub fn view(&self) -> Vec<EndpointView> {
-        let now = self.limiter.clock().now();
-        let state = lock(&self.state);
+        let now = self.shared.limiter.clock().now();
+        let state = lock(&self.shared.state);
         let endpoints = state.pool.endpoints().iter();
         let mut views: Vec<EndpointView> = endpoints.map(|endpoint| view(endpoint, now)).collect();
         drop(state);
         for view in &mut views {
-            let key = endpoint_key(&self.name, &view.name);
-            let at_gate = self.limiter.in_flight(&key);
+            let key = endpoint_key(&self.shared.name, &view.name);
+            let at_gate = self.shared.limiter.in_flight(&key);
             view.in_flight = view.in_flight.max(at_gate);
         }
         views
@@ -386,7 +396,7 @@ impl<E> Pool<E> {
 
     /// All endpoints, in list order.
     pub fn endpoints(&self) -> Vec<Arc<Endpoint<E>>> {
-        let state = lock(&self.state);
+        let state = lock(&self.shared.state);
         let endpoints = state.pool.endpoints().iter();
         endpoints
             .map(|endpoint| Arc::clone(&endpoint.data().endpoint))
@@ -395,15 +405,15 @@ impl<E> Pool<E> {
 
     /// The endpoint with this name.
     pub fn endpoint(&self, name: &str) -> Option<Arc<Endpoint<E>>> {
-        let state = lock(&self.state);
+        let state = lock(&self.shared.state);
         let endpoint = state.pool.find(name)?;
         Some(Arc::clone(&endpoint.data().endpoint))
     }
 
     /// Each endpoint's name and the record to persist for it.
     pub fn records(&self) -> Vec<(String, LadderRecord)> {
-        let now = self.limiter.clock().now();
-        let state = lock(&self.state);
+        let now = self.shared.limiter.clock().now();
+        let state = lock(&self.shared.state);
         let endpoints = state.pool.endpoints().iter();
         endpoints
             .map(|endpoint| (endpoint.name().to_owned(), endpoint.ladder().record(now)))
@@ -435,14 +445,28 @@ impl<E> Pool<E> {
     /// # }
     /// ```
     pub fn call(&self) -> Call<'_, Self> {
-        Call::through_pool(self)
+        self.call_with(Ask::any())
+    }
+
+    /// Like [`call`](Self::call), with the cost, the class and the wait of `ask`. Its keys are
+    /// ignored.
+    ///
+    /// ```
+    /// # fn example(pool: &tidegate::Pool<String>) {
+    /// use tidegate::Ask;
+    ///
+    /// let call = pool.call_with(Ask::any().cost(250).background());
+    /// # }
+    /// ```
+    pub fn call_with<'a>(&'a self, ask: Ask<'a>) -> Call<'a, Self> {
+        Call::through_pool(self, ask)
     }
 
     pub(crate) fn last_success(&self) -> Option<Timestamp> {
         let endpoints = self.endpoints();
         let successes = endpoints
             .iter()
-            .filter_map(|endpoint| self.limiter.last_success(&endpoint.key));
+            .filter_map(|endpoint| self.shared.limiter.last_success(&endpoint.key));
         successes.max()
     }
 
@@ -451,7 +475,7 @@ impl<E> Pool<E> {
         name: &str,
         act: impl FnOnce(&mut PoolState<E>, EndpointId) -> bool,
     ) -> bool {
-        let mut state = lock(&self.state);
+        let mut state = lock(&self.shared.state);
         let Some(id) = state.pool.find(name).map(pool::Endpoint::id) else {
             return false;
         };
@@ -503,8 +527,8 @@ impl<E> Pool<E> {
         id: EndpointId,
         act: impl FnOnce(&mut pool::Pool<Member<E>>, &LadderSettings, Timestamp) -> LadderStep,
     ) {
-        let now = self.limiter.clock().now();
-        let mut state = lock(&self.state);
+        let now = self.shared.limiter.clock().now();
+        let mut state = lock(&self.shared.state);
         let PoolState {
             pool, protection, ..
         } = &mut *state;
@@ -536,8 +560,8 @@ impl<E> Pool<E> {
     }
 
     fn abandon(&self, lease: Lease) {
-        let now = self.limiter.clock().now();
-        let mut state = lock(&self.state);
+        let now = self.shared.limiter.clock().now();
+        let mut state = lock(&self.shared.state);
         let endpoint = state.pool.get(lease.endpoint());
         let was_recovering = endpoint.is_some_and(|endpoint| endpoint.ladder().is_recovering(now));
         state.pool.abandon(lease);
@@ -547,7 +571,7 @@ impl<E> Pool<E> {
     }
 
     fn emit_step(&self, step: LadderStep, after: &EndpointView, now: Timestamp) {
-        let (pool, endpoint) = (&*self.name, &*after.name);
+        let (pool, endpoint) = (&*self.shared.name, &*after.name);
         let event = match (after.disabled, step, after.paused_until) {
             (Some(why), ..) => Event::EndpointDisabled {
                 pool,
@@ -564,21 +588,31 @@ impl<E> Pool<E> {
             (None, LadderStep::Cleared, _) => Event::EndpointEnabled { pool, endpoint },
             _ => return,
         };
-        self.limiter.emit(now, &event);
+        self.shared.limiter.emit(now, &event);
     }
 
     /// Unlocks the state and wakes all waiting asks so that they choose again.
     fn notify_change(&self, mut state: MutexGuard<'_, PoolState<E>>) {
         state.changes += 1;
         drop(state);
-        self.waiters.wake_all();
+        self.shared.waiters.wake_all();
+    }
+}
+
+// Not derived: `E` need not be `Clone`.
+impl<E> Clone for Pool<E> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+            credential_of: self.credential_of,
+        }
     }
 }
 
 impl<E> fmt::Debug for Pool<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool")
-            .field("name", &self.name)
+            .field("name", &self.shared.name)
             .field("endpoints", &self.view())
             .finish_non_exhaustive()
     }

@@ -326,7 +326,7 @@ fn refreshes_an_expired_credential_once_for_all_calls() {
         let refreshes = Arc::clone(&refreshes);
         Credential::new("crm", 0_u32, move || {
             let number = refreshes.fetch_add(1, Ordering::SeqCst) + 1;
-            Box::pin(async move { Some(number) })
+            async move { Ok::<_, &str>(number) }
         })
     };
     let token_must_be_new = async || {
@@ -354,7 +354,7 @@ fn refreshes_an_expired_credential_once_for_all_calls() {
 #[test]
 fn fails_when_the_refreshed_credential_is_rejected() {
     let (clock, limiter) = limiter(FAST);
-    let credential = Credential::new("crm", (), || Box::pin(async { Some(()) }));
+    let credential = Credential::new("crm", (), async || Ok::<_, &str>(()));
     let call = limiter.call(KEY).credential(&credential);
     let error = run(&clock, call, &[status(401)]).unwrap_err();
     assert_eq!((error.reason, error.sent), (TerminalReason::AuthFailed, 2));
@@ -574,7 +574,7 @@ fn message_of_unsent_call_names_the_refusal() {
 #[test]
 fn message_says_that_the_refresh_failed() {
     let (clock, limiter) = limiter(FAST);
-    let credential = Credential::new("crm", (), || Box::pin(async { None }));
+    let credential = Credential::new("crm", (), async || Err("no such account"));
     let call = limiter.call(KEY).credential(&credential);
     assert_eq!(
         run(&clock, call, &[status(401)]).unwrap_err().to_string(),
@@ -760,7 +760,7 @@ fn ban_is_waited_for_and_the_request_sent_again() {
         .steps()
         .iter()
         .filter_map(|step| match step.decision {
-            CallDecision::Answered { verdict, .. } => verdict,
+            CallDecision::Settled { verdict, .. } => verdict,
             _ => None,
         });
     let verdicts: Vec<_> = verdicts.map(Verdict::as_str).collect();
@@ -827,12 +827,12 @@ fn within_ends_a_refresh() {
     let hangs = clock.clock();
     let credential = Credential::new("crm", (), move || {
         let clock = hangs.clone();
-        Box::pin(async move {
+        async move {
             clock
                 .sleep_until(clock.now() + Duration::from_secs(60))
                 .await;
-            None
-        })
+            Err("too late")
+        }
     });
     let call = limiter.call(KEY).within(Duration::from_secs(10));
     let call = call.credential(&credential);

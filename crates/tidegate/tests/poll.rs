@@ -385,7 +385,7 @@ fn stops_when_the_function_says_so_or_the_quota_is_used_up() {
         ends(|| AttemptResult::unsent(())),
         (PollFailure::Stopped, 0)
     );
-    let exhausted = || AttemptResult::judged((), status(429), Some(Verdict::QuotaExhausted));
+    let exhausted = || AttemptResult::classified((), status(429), Some(Verdict::QuotaExhausted));
     assert_eq!(ends(exhausted), (PollFailure::QuotaExhausted, 1));
 }
 

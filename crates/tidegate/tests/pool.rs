@@ -261,10 +261,11 @@ fn endpoints_use_the_settings_of_their_host() {
     send(&clock, &pool, &status(404));
     let rate = |key: &str| limiter.gate(key).unwrap().gate.rate;
     assert_eq!((rate("llm/a"), rate("llm/b")), (2.0, 7.0));
-    limiter.set_host(
+    let set = limiter.set_host(
         "a.example.com".parse().unwrap(),
         gate(&[("strategy", "fixed"), ("initial_rate", "5")]),
     );
+    assert_eq!(set, Ok(()));
     assert_eq!((rate("llm/a"), rate("llm/b")), (5.0, 7.0));
 }
 
@@ -456,7 +457,7 @@ fn error_text_climbs_the_ladder_like_a_status() {
     pool.set_protection(options.build().unwrap());
     let permit = drive(&clock, pool.acquire(any())).unwrap();
     let outcome = status(400);
-    let verdict = outcome.judge().verdict;
+    let verdict = outcome.classify().verdict;
     permit.settle_as(&outcome, verdict, "the model is overloaded");
     assert_eq!(
         pool.view()[0].last_error.as_deref(),
@@ -770,7 +771,7 @@ fn streaming_response_counts_as_load_of_its_endpoint() {
     let permit = drive(&clock, pool.acquire(any())).expect("a permit");
     assert_eq!(permit.endpoint().name(), "a");
     let ok = status(200);
-    let in_flight = permit.settle_head(&ok, ok.judge().verdict, "");
+    let in_flight = permit.settle_head(&ok, ok.classify().verdict, "");
     assert_eq!(pool.view()[0].in_flight, 1);
     for _ in 0..3 {
         assert_eq!(send(&clock, &pool, &status(200)), "b");

@@ -128,7 +128,7 @@ fn used_up_quota_disables_and_the_request_moves_on() {
             "a" => Verdict::QuotaExhausted,
             _ => Verdict::Success,
         };
-        let result = AttemptResult::judged(endpoint.name().to_owned(), outcome, Some(verdict));
+        let result = AttemptResult::classified(endpoint.name().to_owned(), outcome, Some(verdict));
         async move { result }
     });
     assert_eq!(drive(&clock, run).unwrap().value, "b");
@@ -179,7 +179,8 @@ fn with_credentials(made: Option<&'static str>) -> (ManualClock, Pool<Token>, [T
         .credentials(|credential: &Token| Some(&**credential));
     let credentials = ["a", "b"].map(|name| {
         let made = if name == "a" { made } else { Some("good") };
-        let credential = Credential::new(name, "old", move || Box::pin(async move { made }));
+        let credential =
+            Credential::new(name, "old", move || async move { made.ok_or("no token") });
         Arc::new(credential)
     });
     for (name, credential) in ["a", "b"].into_iter().zip(&credentials) {

@@ -172,12 +172,12 @@ impl Decision {
                 decision.until_ms = time(*until);
                 DecisionKind::Refused
             }
-            CallDecision::Answered {
-                answer,
+            CallDecision::Settled {
+                response,
                 verdict,
                 latency,
             } => {
-                match answer {
+                match response {
                     UpstreamResponse::Status(status) => decision.status = Some(*status),
                     UpstreamResponse::Failed { failure, .. } => {
                         decision.failure = Some(classify::failure(*failure).because.to_string());

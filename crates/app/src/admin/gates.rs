@@ -154,7 +154,7 @@ fn gate(admin: &AdminState, key: &str) -> Result<Gate, Refused> {
         gate.initial_rate = Some(settings.initial_rate());
         (gate.min_rate, gate.max_rate) = (Some(min), Some(max));
         gate.max_in_flight = Some(settings.max_in_flight());
-        let limits = settings.limits().iter();
+        let limits = settings.known_limits().iter();
         gate.limits = Some(limits.map(ToString::to_string).collect());
     }
     let leaves_at = seen.first_leaves.map(|at| unix_millis(clock, at));

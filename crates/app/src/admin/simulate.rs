@@ -446,7 +446,7 @@ fn gate_text(view: &GateView, settings: &GateSettings) -> String {
     }
     let in_flight = |settings: &GateSettings| settings.max_in_flight().to_string();
     add("max_in_flight", in_flight(settings), in_flight(&defaults));
-    let limits = settings.limits().iter();
+    let limits = settings.known_limits().iter();
     let limits: Vec<String> = limits
         .map(|limit| format!("\"{}/{}\"", limit.count(), Seconds(limit.period())))
         .collect();

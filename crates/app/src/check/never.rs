@@ -261,7 +261,7 @@ fn gate_warnings(gate: &GateSettings) -> Found {
             format!("is never exceeded: no caller waits longer than `max_wait` ({max_wait})");
         found.push(("throttled_after", what));
     }
-    found.extend(limits(gate.limits()));
+    found.extend(limits(gate.known_limits()));
     found
 }
 
@@ -271,7 +271,7 @@ fn samples(gate: &GateSettings) -> Option<(&'static str, String)> {
     let (_, max_rate) = gate.rate_bounds();
     // One more than the rate gives: the bucket may have been full when the window began.
     let by_rate = max_rate * breaker.window.as_secs_f64() + 1.0;
-    let by_limits = gate.limits().iter();
+    let by_limits = gate.known_limits().iter();
     let by_limits = by_limits.map(|limit| most_within(limit, breaker.window));
     let most = by_limits.fold(by_rate, f64::min).floor();
     let what = || {
@@ -295,7 +295,7 @@ fn token_wait(gate: &GateSettings) -> Found {
         );
         found.push(("max_wait", what));
     }
-    for limit in gate.limits() {
+    for limit in gate.known_limits() {
         let gap = limit.period() / limit.count();
         if gap > gate.max_wait() {
             let what = format!(

@@ -185,7 +185,7 @@ impl<'a> Responder<'a> {
 
     /// Counts sends, and logs that the request will be sent again.
     pub(super) fn watch(&self, step: &TrailStep) {
-        if matches!(step.decision, CallDecision::Answered { .. }) {
+        if matches!(step.decision, CallDecision::Settled { .. }) {
             self.sent.fetch_add(1, Ordering::Relaxed);
         }
         let CallDecision::Scheduled { delay, reason, .. } = &step.decision else {
@@ -227,6 +227,7 @@ impl<'a> Responder<'a> {
                 sent,
                 trail,
                 in_flight,
+                ..
             }) => (last, Some(reason), CallSummary { sent, trail }, in_flight),
         };
         match last {

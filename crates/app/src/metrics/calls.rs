@@ -51,7 +51,7 @@ impl Calls {
                     ..
                 } => self.scheduled(*delay, *source, *reason),
                 CallDecision::Over { reason } => self.over(*reason),
-                CallDecision::Answered { .. }
+                CallDecision::Settled { .. }
                 | CallDecision::Unsent
                 | CallDecision::Refreshed { .. } => {}
             }
@@ -104,7 +104,7 @@ impl Calls {
                 observe(&self.retry_after, delay);
             }
             (DelaySource::Backoff | DelaySource::Gate, _) => observe(&self.backoff, delay),
-            (DelaySource::Refresh | DelaySource::Failover, _) => {}
+            (DelaySource::Refresh | DelaySource::Failover | DelaySource::Resolution, _) => {}
         }
     }
 

@@ -70,7 +70,7 @@ fn after(seconds: u64) -> Hint {
 /// Makes a call that gets these answers, and counts it.
 fn call(metrics: &Metrics, clock: &ManualClock, limiter: &Limiter, answers: &[Outcome]) {
     let mut answers = answers.iter().cloned();
-    let credential = Credential::new("c", 0_u32, || Box::pin(async { Some(1) }));
+    let credential = Credential::new("c", 0_u32, async || Ok::<_, &str>(1));
     let called = limiter.call("api").credential(&credential).run(|_| {
         let answer = answers.next().unwrap();
         std::future::ready(AttemptResult::new((), answer))

@@ -473,7 +473,7 @@ impl<'a> Delivery<'a> {
             return Step::Failed(TerminalReason::AuthFailed);
         };
         let credential: &dyn Refresh = credential.refresh();
-        let succeeded = credential.refresh(generation).await;
+        let succeeded = credential.refresh(generation).await.is_ok();
         item.refreshed(succeeded, self.worker.state.clock().now())
     }
 

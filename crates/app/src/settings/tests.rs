@@ -554,7 +554,7 @@ fn flags_override_the_environment_which_overrides_the_file() {
     assert_eq!(gate.rate_bounds().1.to_string(), "1");
     assert_eq!(gate.max_wait(), Duration::from_secs(2));
     assert_eq!(gate.max_hold(), Duration::from_secs(180));
-    assert_eq!(gate.limits().len(), 2);
+    assert_eq!(gate.known_limits().len(), 2);
     let host = settings.gate_for("api.example.com");
     assert_eq!(host.rate_bounds().1.to_string(), "3");
     assert_eq!(host.max_in_flight(), 7);

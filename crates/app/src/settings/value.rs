@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 
 use ipnet::IpNet;
-use policy::hosts::HostPattern;
+use policy::hosts::{HostPattern, HostPatternError};
 use policy::key;
 use policy::setting::{self, Format, Kind};
 use url::Url;
@@ -29,7 +29,7 @@ formats! {
     /// One host.
     HOST: "host", "\"tidegate.example.com\"", None, host;
     /// A host, or all below one.
-    HOST_PATTERN: "host", "\"*.example.com\"", None, str::parse::<HostPattern>;
+    HOST_PATTERN: "host", "\"*.example.com\"", None, host_pattern;
     /// A web origin.
     ORIGIN: "origin", "\"https://app.example.com\"", Some("^https?://"), origin;
     /// A pattern of references to secrets.
@@ -194,11 +194,19 @@ pub(crate) fn shown_url(text: &str) -> String {
     shown
 }
 
+/// A host, or all below one.
+fn host_pattern(text: &str) -> Result<HostPattern, &'static str> {
+    text.parse()
+        .map_err(|error: HostPatternError| error.expected())
+}
+
 /// One name a server answers to: a host without a pattern.
 pub(crate) fn host(text: &str) -> Result<String, &'static str> {
-    match text.parse()? {
+    match host_pattern(text)? {
         HostPattern::Exact(host) => Ok(host),
-        HostPattern::Below(_) => Err("one host, such as `tidegate.example.com`"),
+        HostPattern::Below(_) | HostPattern::Prefix(_) => {
+            Err("one host, such as `tidegate.example.com`")
+        }
     }
 }
 

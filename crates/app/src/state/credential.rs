@@ -53,7 +53,13 @@ impl AccessToken {
         let fetching = source.clone();
         let credential = Credential::new(name, None, move || {
             let source = fetching.clone();
-            Box::pin(async move { source?.fetch_to_end().await.map(Some) })
+            async move {
+                let token = match source {
+                    Some(source) => source.fetch_to_end().await,
+                    None => None,
+                };
+                token.map(Some).ok_or("no token could be fetched")
+            }
         });
         Some(Self {
             settings: settings.clone(),

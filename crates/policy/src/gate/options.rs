@@ -73,7 +73,12 @@ crate::settings! {
 
 /// One request in eleven days is the slowest useful rate, and beyond a billion per second a
 /// nanosecond clock cannot distinguish two requests.
-const RATE: Kind = Kind::number("a number of requests per second", 1e-6, 1e9);
+const RATE: Kind = Kind::number(
+    "a number of requests per second",
+    RATE_BOUNDS.0,
+    RATE_BOUNDS.1,
+);
+pub(super) const RATE_BOUNDS: (f64, f64) = (1e-6, 1e9);
 
 const SHARE: Kind = Kind::Number {
     noun: "a share",

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::options::{GateOptions, GateValues};
+use super::options::{GateOptions, GateValues, RATE_BOUNDS};
 use crate::breaker::{BreakerSettings, MIN_PROBE_LOST_AFTER};
 use crate::duration::Seconds;
 use crate::limits::Limit;
@@ -13,6 +13,24 @@ use crate::setting::{Options, SettingError, SettingErrors, Values, fit};
 use crate::window::MAX_SLICES;
 
 /// The settings of a gate, complete and without contradictions.
+///
+/// ```
+/// use std::time::Duration;
+/// use policy::gate::GateSettings;
+///
+/// // Nothing is known: learn it.
+/// let learned = GateSettings::default();
+/// // Ten per second, whatever the server says.
+/// let fixed = GateSettings::fixed(10.0);
+/// // The published limits; below them the rate is learned.
+/// let published = GateSettings::limits("10/1s, 5000/1d")?;
+/// let own = GateSettings::builder()
+///     .max_rate(50.0)
+///     .max_in_flight(8)
+///     .max_wait(Duration::from_secs(5))
+///     .build()?;
+/// # Ok::<(), policy::setting::SettingErrors>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct GateSettings {
     pub(crate) enabled: bool,
@@ -110,7 +128,94 @@ impl GateOptions {
     }
 }
 
+/// Defines a method for each option, which sets it.
+macro_rules! setters {
+    ($($(#[$doc:meta])+ $option:ident: $type:ty;)+) => {$(
+        $(#[$doc])+
+        #[must_use = "the options are returned with the change"]
+        pub fn $option(mut self, $option: $type) -> Self {
+            self.$option = Some($option);
+            self
+        }
+    )+};
+}
+
+/// The typed way to set options; all are in `docs/reference/settings.md`. Values are checked by
+/// [`build`](Self::build).
+impl GateOptions {
+    setters! {
+        /// How the rate moves.
+        strategy: Strategy;
+        /// Requests per second to begin with.
+        initial_rate: f64;
+        /// The rate never falls below this.
+        min_rate: f64;
+        /// The rate never rises above this.
+        max_rate: f64;
+        /// Known limits, which apply besides the rate.
+        limits: Vec<Limit>;
+        /// Attempts in flight at once; more wait.
+        max_in_flight: u32;
+        /// Asks that may wait; the next one is refused.
+        max_waiting: u32;
+        /// How long an ask may wait.
+        max_wait: Duration;
+        /// During a longer hold asks are refused at once.
+        max_hold: Duration;
+        /// The share of failures in the window that opens the breaker.
+        error_rate_threshold: f64;
+        /// With fewer outcomes in the window the share does not open the breaker.
+        min_samples: u32;
+        /// This many failures in a row open the breaker.
+        consecutive_failures: u16;
+        /// The time span that the breaker looks at.
+        window: Duration;
+        /// The window moves in steps of this.
+        window_slice: Duration;
+        /// How long the breaker stays open before the first probe.
+        open_first: Duration;
+        /// Later open times grow up to this.
+        open_for: Duration;
+        /// Probes at once while half-open, and successes needed to close again.
+        half_open_probes: u8;
+        /// A gate that was not used for this long is removed.
+        idle_after: Duration;
+        /// How many gates there may be.
+        max_gates: u32;
+        /// Parts of the registry that lock separately; a power of two.
+        shards: u32;
+    }
+}
+
 impl GateSettings {
+    /// Options that are set one by one, each with its type.
+    pub fn builder() -> GateOptions {
+        GateOptions::default()
+    }
+
+    /// A constant rate per second, with holds and breaker as usual. A rate outside of 0.000001 to
+    /// 1000000000 is brought into these bounds, and NaN is the lowest.
+    pub fn fixed(rate: f64) -> Self {
+        let rate = if rate.is_nan() { 0.0 } else { rate };
+        let options = Self::builder().strategy(Strategy::Fixed);
+        let options = options.initial_rate(rate.clamp(RATE_BOUNDS.0, RATE_BOUNDS.1));
+        options
+            .build()
+            .expect("a rate within its bounds fits the defaults")
+    }
+
+    /// Known limits, such as `100/1m` or `10/1s, 5000/1d`: never more in any interval of that length.
+    /// Below them the rate is learned as usual.
+    ///
+    /// # Errors
+    ///
+    /// If the text has another form, or there are more than eight.
+    pub fn limits(limits: &str) -> Result<Self, SettingErrors> {
+        let mut options = Self::builder();
+        options.set("limits", limits)?;
+        options.build()
+    }
+
     fn new(values: GateValues) -> Self {
         Self {
             enabled: values.enabled,
@@ -181,7 +286,7 @@ impl GateSettings {
     }
 
     /// Known limits, which apply in addition to the rate.
-    pub fn limits(&self) -> &[Limit] {
+    pub fn known_limits(&self) -> &[Limit] {
         &self.limits
     }
 
@@ -326,6 +431,54 @@ mod tests {
 
     fn secs(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn fixed_has_a_constant_rate_within_bounds() {
+        let rate = |rate| {
+            let settings = GateSettings::fixed(rate);
+            assert_eq!(settings.strategy(), Strategy::Fixed);
+            settings.initial_rate()
+        };
+        assert_eq!((rate(10.0), rate(20_000.0)), (10.0, 20_000.0));
+        assert_eq!((rate(0.0), rate(f64::NAN)), (1e-6, 1e-6));
+        assert_eq!((rate(-1.0), rate(f64::INFINITY)), (1e-6, 1e9));
+    }
+
+    #[test]
+    fn limits_are_read_from_text() {
+        let settings = GateSettings::limits("10/1s, 5000/1d").unwrap();
+        let limits: Vec<String> = settings
+            .known_limits()
+            .iter()
+            .map(Limit::to_string)
+            .collect();
+        assert_eq!(limits, ["10/1s", "5000/1d"]);
+        assert_eq!(settings.strategy(), Strategy::Adaptive);
+        let error = GateSettings::limits("often").unwrap_err();
+        let expected =
+            "`limits` is `often`, expected a count and a period such as `10/1s` or `5000/1d`";
+        assert_eq!(error.to_string(), expected);
+    }
+
+    #[test]
+    fn builder_sets_the_same_as_text_and_checks_values() {
+        let typed = GateSettings::builder()
+            .strategy(Strategy::Aimd)
+            .max_rate(50.0)
+            .limits(vec![Limit::new(10, secs(1)).unwrap()])
+            .max_in_flight(8)
+            .max_wait(secs(5));
+        let written = options(&[
+            ("strategy", "aimd"),
+            ("max_rate", "50"),
+            ("limits", "10/1s"),
+            ("max_in_flight", "8"),
+            ("max_wait", "5s"),
+        ]);
+        assert_eq!(typed, written);
+        let error = typed.max_rate(0.0).max_in_flight(0).build().unwrap_err();
+        assert_eq!(error.len(), 2, "{error}");
     }
 
     #[test]

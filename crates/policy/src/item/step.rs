@@ -58,6 +58,8 @@ pub enum DelaySource {
     Gate,
     /// Another endpoint of its pool takes over as soon as its gate admits it.
     Failover,
+    /// No delay: a conflict was resolved.
+    Resolution,
 }
 
 impl DelaySource {
@@ -69,6 +71,7 @@ impl DelaySource {
             Self::Refresh => "refresh",
             Self::Gate => "gate",
             Self::Failover => "failover",
+            Self::Resolution => "resolution",
         }
     }
 }

@@ -601,7 +601,7 @@ proptest! {
                     }
                 }
                 DelaySource::Refresh => prop_assert_eq!(delay, Duration::ZERO),
-                DelaySource::Gate | DelaySource::Failover => {}
+                DelaySource::Gate | DelaySource::Failover | DelaySource::Resolution => {}
             }
             // Five sends have four waits.
             prop_assert!(at.item.attempts() < at.settings.max_attempts());

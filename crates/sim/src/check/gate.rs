@@ -50,7 +50,7 @@ struct SentAttempt {
 
 impl GateChecker {
     pub(super) fn new(settings: &GateSettings) -> Self {
-        let limits = settings.limits().iter();
+        let limits = settings.known_limits().iter();
         Self {
             pauses: Pauses::new(),
             tokens: Tokens::full(settings),
@@ -103,7 +103,11 @@ impl GateChecker {
         if !observation.has_backlog || !self.in_flight.is_empty() {
             return;
         }
-        let periods = view.settings.limits().iter().map(|limit| limit.period());
+        let periods = view
+            .settings
+            .known_limits()
+            .iter()
+            .map(|limit| limit.period());
         let one_token = Duration::from_secs_f64(1.0 / self.rate);
         // One nanosecond for each rounding up.
         let paused_until = self.pauses.until().max(observation.now);

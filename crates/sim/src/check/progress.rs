@@ -135,7 +135,7 @@ fn bound(scenario: &Scenario) -> Option<Duration> {
 
 /// The longest gap between two requests of a client that may send, in seconds.
 fn max_gap(settings: &GateSettings) -> f64 {
-    let limits = settings.limits().iter().map(|limit| limit.period());
+    let limits = settings.known_limits().iter().map(|limit| limit.period());
     let period = limits.max().unwrap_or_default();
     let open = settings.breaker().open_for;
     (period + open).as_secs_f64() + 1.0 / settings.rate_bounds().0 + MAX_ASSUMED_HOLD_S

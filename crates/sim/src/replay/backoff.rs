@@ -12,7 +12,7 @@ use std::iter;
 use std::time::Duration;
 
 use policy::backoff::{BackoffOptions, BackoffSettings};
-use policy::classify::Judgement;
+use policy::classify::Classification;
 use policy::duration::Exact;
 use policy::item::{DelaySource, Item, ItemKind, Step, TerminalReason};
 use policy::jitter::{Jitter, RetryAfterJitter};
@@ -98,7 +98,7 @@ impl BackoffReplay {
     /// `wait` is the wait that the server named.
     fn explain_retry(
         &self,
-        judgement: &Judgement,
+        judgement: &Classification,
         source: DelaySource,
         delay: Duration,
         wait: Option<Duration>,
@@ -118,7 +118,10 @@ impl BackoffReplay {
             }
             DelaySource::RetryAfter => "as the server asks, which uses no attempt up".to_owned(),
             DelaySource::Refresh => "the credential is refreshed, which uses none up".to_owned(),
-            DelaySource::Backoff | DelaySource::Gate | DelaySource::Failover => failed(),
+            DelaySource::Backoff
+            | DelaySource::Gate
+            | DelaySource::Failover
+            | DelaySource::Resolution => failed(),
         };
         format!("{judged}; sent again after {delay}: {why}")
     }
@@ -174,7 +177,7 @@ impl Replay for BackoffReplay {
     }
 }
 
-fn explain_end(judgement: &Judgement, reason: Option<&str>) -> String {
+fn explain_end(judgement: &Classification, reason: Option<&str>) -> String {
     match reason {
         Some(reason) => format!("{}; it ends here: {reason}", explain::judged(judgement)),
         None => format!("{}; it is done", explain::judged(judgement)),

@@ -1,6 +1,6 @@
 //! The sentences of `--explain` for gates, hints and verdicts.
 
-use policy::classify::Judgement;
+use policy::classify::Classification;
 use policy::duration::Exact;
 use policy::gate::{Gate, GateSnapshot, Permit, Reason};
 use policy::hint::Hint;
@@ -77,7 +77,7 @@ fn obstacle(reason: Reason, gate: &GateSnapshot) -> String {
 }
 
 /// The effect of an outcome on its gate.
-pub(super) fn settled(judgement: &Judgement, is_late: bool, gate: &GateSnapshot) -> String {
+pub(super) fn settled(judgement: &Classification, is_late: bool, gate: &GateSnapshot) -> String {
     let mut sentence = judged(judgement);
     if is_late {
         sentence.push_str("; sent before the last change, so rate and breaker stay");
@@ -93,7 +93,7 @@ pub(super) fn settled(judgement: &Judgement, is_late: bool, gate: &GateSnapshot)
 }
 
 /// A verdict and its reason.
-pub(super) fn judged(judgement: &Judgement) -> String {
+pub(super) fn judged(judgement: &Classification) -> String {
     match judgement.verdict {
         Some(verdict) => format!("{} because of {}", verdict.as_str(), judgement.because),
         None => format!("no verdict: {} changes nothing", judgement.because),

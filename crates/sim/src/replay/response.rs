@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use policy::classify::{self, Judgement};
+use policy::classify::{self, Classification};
 use policy::hint::{self, Hint, Scope, Source};
 use policy::outcome::{Outcome, UpstreamResponse, Verdict};
 use policy::time::WallTime;
@@ -82,7 +82,7 @@ pub(super) struct Attempt {
     hint: Hint,
     latency: Option<Duration>,
     /// The verdict and its reason.
-    pub(super) judgement: Judgement,
+    pub(super) judgement: Classification,
 }
 
 impl Attempt {

@@ -1,32 +1,79 @@
 //! The error of a failed call.
 
+use std::error::Error;
 use std::fmt;
 
 use policy::item::TerminalReason;
+use policy::outcome::Verdict;
 
-use super::{CallDecision, Trail, TrailStep};
+use super::{BoxError, CallDecision, Trail, TrailStep};
 use crate::permit::InFlight;
 
 /// A call failed and will not be resent.
 ///
 /// The message gives the reason in one line; [`trail`](Self::trail) has every decision that led to
 /// it. [`last`](Self::last) has the value of the last attempt: when all attempts are used up,
-/// callers usually want to see the server's response.
+/// callers usually want to see the server's response. If the last attempt ended with an error
+/// instead, or the credential could not be refreshed, that error is the [source](Error::source).
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// use tidegate::{AttemptResult, Limiter, TerminalReason, Verdict};
+///
+/// let limiter = Limiter::new();
+/// let call = limiter.call("api.example.com");
+/// let error = call
+///     .run(async |attempt| AttemptResult::new("no such item", attempt.status(404)))
+///     .await
+///     .unwrap_err();
+/// assert_eq!(error.reason, TerminalReason::Rejected);
+/// assert_eq!(error.verdict(), Some(Verdict::Rejected));
+/// assert_eq!(error.into_last(), Some("no such item"));
+/// # }
+/// ```
+#[non_exhaustive]
 pub struct CallError<T> {
     /// The terminal reason.
     pub reason: TerminalReason,
     /// How many times the request was sent.
     pub sent: u32,
-    /// The value of the last attempt; `None` if none was made.
+    /// The value of the last attempt; `None` if none was made, or it ended without one.
     pub last: Option<T>,
     /// Every decision about the call.
     pub trail: Trail,
     /// Counts the last attempt as in flight while its body is read, see
     /// [`AttemptResult::with_body`](super::AttemptResult::with_body).
     pub in_flight: Option<InFlight>,
+    pub(super) verdict: Option<Verdict>,
+    /// Boxed twice, because results with large errors are slow to pass on.
+    pub(super) error: Option<Box<BoxError>>,
 }
 
 impl<T> CallError<T> {
+    /// The value of the last attempt; `None` if none was made, or it ended without one.
+    pub fn into_last(self) -> Option<T> {
+        self.last
+    }
+
+    /// The verdict on the last attempt; `None` if none was made or its result is unknown.
+    pub fn verdict(&self) -> Option<Verdict> {
+        self.verdict
+    }
+
+    /// Maps the value.
+    pub fn map<U>(self, map: impl FnOnce(T) -> U) -> CallError<U> {
+        CallError {
+            reason: self.reason,
+            sent: self.sent,
+            last: self.last.map(map),
+            trail: self.trail,
+            in_flight: self.in_flight,
+            verdict: self.verdict,
+            error: self.error,
+        }
+    }
+
     /// Whether the same call could succeed later, unchanged. Not if the server rejected the request
     /// itself.
     pub fn may_succeed_later(&self) -> bool {
@@ -67,9 +114,16 @@ impl<T> fmt::Debug for CallError<T> {
         f.debug_struct("CallError")
             .field("reason", &self.reason)
             .field("sent", &self.sent)
+            .field("verdict", &self.verdict)
+            .field("error", &self.error)
             .field("trail", &self.trail)
             .finish_non_exhaustive()
     }
 }
 
-impl<T> std::error::Error for CallError<T> {}
+impl<T> Error for CallError<T> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        let error = self.error.as_deref()?;
+        Some(error.as_ref())
+    }
+}

@@ -8,15 +8,19 @@ use policy::backoff::BackoffSettings;
 use policy::gate::Reason;
 use policy::item::{Item, Step, TerminalReason};
 use policy::jitter::RetryAfterJitter;
-use policy::outcome::{Outcome, Verdict};
+use policy::outcome::{Failure, Outcome, Phase, Verdict};
 use policy::pool::EndpointId;
 use policy::preset::Preset;
 use policy::random::Random;
 use policy::time::Timestamp;
 
-use super::{AttemptResult, Call, CallDecision, CallError, CallResult, Trail, Watcher};
+use super::attempt::FailedAttempt;
+use super::{
+    AttemptError, AttemptResult, BoxError, Call, CallDecision, CallError, CallResult, Trail,
+    Watcher,
+};
 use crate::ask::Ask;
-use crate::credential::Refresh;
+use crate::credential::{Refresh, RefreshError};
 use crate::event::Event;
 use crate::limiter::Limiter;
 use crate::permit::{InFlight, Permit};
@@ -35,15 +39,21 @@ pub(super) enum AnyPermit<'a, E> {
 }
 
 pub(super) struct CallState<'a, E> {
-    limiter: &'a Limiter,
+    pub(super) limiter: &'a Limiter,
     source: PermitSource<'a, E>,
     ask: Ask<'a>,
     backoff: &'a BackoffSettings,
     retry_after_jitter: RetryAfterJitter,
-    item: Item,
+    pub(super) item: Item,
+    /// Conflicts that were resolved so far.
+    pub(super) conflicts: u32,
     /// Created on first use, because most calls are never resent.
     random: Option<Random>,
     trail: Trail,
+    /// The verdict on the last attempt.
+    verdict: Option<Verdict>,
+    /// The error of the last attempt, or of the refresh after it.
+    error: Option<BoxError>,
     /// The endpoint of the last failed attempt.
     failed_at: Option<EndpointId>,
     /// The endpoint whose credential was just refreshed.
@@ -75,8 +85,11 @@ impl<'a, E> CallState<'a, E> {
             backoff: call.backoff.unwrap_or_else(|| &STANDARD),
             retry_after_jitter: call.retry_after_jitter,
             item: Item::new(call.kind, call.limiter.clock().now()),
+            conflicts: 0,
             random: None,
             trail: Trail::default(),
+            verdict: None,
+            error: None,
             failed_at: None,
             refreshed_at: None,
             refreshed: Vec::new(),
@@ -116,6 +129,9 @@ impl<'a, E> CallState<'a, E> {
     /// The ask, bounded by the remaining time. The first ask of a call is made even if no time is
     /// left, because the gate may admit it at once.
     fn ask_in_time(&self) -> Ask<'a> {
+        if self.ask.is_fail_fast() {
+            return self.ask;
+        }
         let is_first = self.trail.steps().is_empty();
         match self.item.expires_at() {
             None => self.ask,
@@ -134,11 +150,11 @@ impl<'a, E> CallState<'a, E> {
         let asked_at = limiter.clock().now();
         let key: Arc<str> = ask.key.into();
         let mut delayed = None;
-        let answer = limiter.acquire_noting(ask, &mut delayed).await;
+        let decision = limiter.acquire_noting(ask, &mut delayed).await;
         if let Some((at, reason, until)) = delayed {
             self.note_waiting(at, Arc::clone(&key), RefusalReason::Gate(reason), until);
         }
-        match answer {
+        match decision {
             Ok(permit) => {
                 self.note_admitted(key, asked_at);
                 Ok(AnyPermit::Gate(permit))
@@ -163,11 +179,11 @@ impl<'a, E> CallState<'a, E> {
             avoid: self.failed_at,
             excluded: &self.rejected,
         };
-        let answer = pool.acquire_noting(ask, selection, &mut delayed).await;
+        let decision = pool.acquire_noting(ask, selection, &mut delayed).await;
         if let Some((at, refusal)) = delayed {
             self.note_waiting(at, pool.name().into(), refusal.reason(), refusal.until());
         }
-        match answer {
+        match decision {
             Ok(permit) => {
                 self.note_admitted(Arc::clone(permit.endpoint().key()), asked_at);
                 Ok(AnyPermit::Pool(permit))
@@ -215,6 +231,12 @@ impl<'a, E> CallState<'a, E> {
 
     /// Handles a refusal: whether to ask again.
     fn refused(&mut self, reason: Reason, until: Option<Timestamp>) -> ControlFlow<TerminalReason> {
+        if self.ask.is_fail_fast() {
+            return ControlFlow::Break(match reason {
+                Reason::BreakerOpen => TerminalReason::BreakerOpen,
+                _ => TerminalReason::Expired,
+            });
+        }
         let has_no_room = matches!(reason, Reason::QueueFull | Reason::TooManyGates);
         if self.is_in_line_only && has_no_room {
             return ControlFlow::Break(TerminalReason::Expired);
@@ -260,9 +282,37 @@ impl<'a, E> CallState<'a, E> {
         let reason = Reason::RetryBudget;
         self.note_refused(key, RefusalReason::Gate(reason), until);
         Err(match until {
-            Some(_) => self.ask_again(reason, until),
-            None => ControlFlow::Break(TerminalReason::Exhausted),
+            Some(_) if !self.ask.is_fail_fast() => self.ask_again(reason, until),
+            _ => ControlFlow::Break(TerminalReason::Exhausted),
         })
+    }
+
+    /// What is known of an attempt that has ended: `None` if it was dropped, because it took too long
+    /// or because the call's time is up. `Err` if its result is unknown and the call is over.
+    pub(super) fn ended<T>(
+        &mut self,
+        ended: Option<Result<AttemptResult<T>, AttemptError>>,
+        started: Timestamp,
+        is_timed_out: bool,
+    ) -> Result<AttemptResult<Option<T>>, TerminalReason> {
+        let latency = self.limiter.clock().now().since(started);
+        self.error = None;
+        let error = match ended {
+            Some(Ok(result)) => return Ok(result.map(Some)),
+            Some(Err(error)) => error,
+            None if is_timed_out => {
+                let timeout = Outcome::failure(Failure::Timeout, Phase::Waiting, latency);
+                return Ok(AttemptResult::new(None, timeout));
+            }
+            None => return Err(TerminalReason::Expired),
+        };
+        let (error, attempt) = error.into_parts(latency);
+        self.error = Some(error);
+        match attempt {
+            FailedAttempt::Known(outcome) => Ok(AttemptResult::new(None, outcome)),
+            FailedAttempt::Unsent => Ok(AttemptResult::unsent(None)),
+            FailedAttempt::Unknown => Err(TerminalReason::Exhausted),
+        }
     }
 
     pub(super) fn credential_of<'e>(&self, endpoint: &'e Endpoint<E>) -> Option<&'e dyn Refresh> {
@@ -276,7 +326,7 @@ impl<'a, E> CallState<'a, E> {
     /// that only another endpoint can help.
     pub(super) fn is_rejected<T>(
         &self,
-        answered: &AttemptResult<T>,
+        result: &AttemptResult<T>,
         sent_to: Option<SentTo>,
         has_credential: bool,
     ) -> bool {
@@ -287,10 +337,10 @@ impl<'a, E> CallState<'a, E> {
             true => self.refreshed.contains(&sent_to.endpoint),
             false => self.item.has_refreshed(),
         };
-        match answered.verdict {
+        match result.verdict {
             Some(Verdict::QuotaExhausted) => true,
             Some(Verdict::Unauthorized) if has_credential && !has_refreshed => false,
-            _ => answered.rejects_credential(),
+            _ => result.rejects_credential(),
         }
     }
 
@@ -305,9 +355,10 @@ impl<'a, E> CallState<'a, E> {
         let is_good = matches!(verdict, None | Some(Verdict::Success));
         self.failed_at = sent_to.filter(|_| !is_good).map(|sent_to| sent_to.endpoint);
         self.refreshed_at = None;
+        self.verdict = verdict;
         let now = self.limiter.clock().now();
-        let decision = CallDecision::Answered {
-            answer: outcome.response,
+        let decision = CallDecision::Settled {
+            response: outcome.response,
             verdict,
             latency: outcome.latency,
         };
@@ -360,12 +411,14 @@ impl<'a, E> CallState<'a, E> {
     pub(super) fn refreshed<T>(
         &mut self,
         credential: &dyn Refresh,
-        succeeded: bool,
+        refreshed: Result<(), RefreshError>,
         sent_to: Option<SentTo>,
         outcome: &Outcome,
-        answered: &AttemptResult<T>,
+        result: &AttemptResult<T>,
     ) -> Step {
         let now = self.limiter.clock().now();
+        let succeeded = refreshed.is_ok();
+        self.error = refreshed.err().map(Into::into);
         self.note(now, CallDecision::Refreshed { succeeded });
         let event = Event::Refreshed {
             credential: credential.name(),
@@ -381,7 +434,7 @@ impl<'a, E> CallState<'a, E> {
             self.refreshed.push(endpoint);
             return self.item.refreshed(succeeded, now);
         }
-        let (verdict, text) = (answered.verdict, &*answered.text);
+        let (verdict, text) = (result.verdict, &*result.text);
         pool.reject_credential(endpoint, epoch, outcome, verdict, text);
         let other = self.reject(endpoint);
         self.item.move_on(Verdict::Unauthorized, other, now)
@@ -423,10 +476,13 @@ impl<'a, E> CallState<'a, E> {
 
     /// Ends the call because the attempt was not made. The retry budget is not corrected: it only
     /// estimates the load, and this is rare.
-    pub(super) fn unsent<T>(mut self, value: T) -> CallResult<T> {
+    pub(super) fn unsent<T>(mut self, value: Option<T>) -> Result<CallResult<T>, CallError<T>> {
         let now = self.limiter.clock().now();
         self.note(now, CallDecision::Unsent);
-        self.done(value, None)
+        match value {
+            Some(value) => Ok(self.done(value, None)),
+            None => Err(self.fail(TerminalReason::Rejected, None, None)),
+        }
     }
 
     pub(super) fn done<T>(self, value: T, in_flight: Option<InFlight>) -> CallResult<T> {
@@ -438,10 +494,10 @@ impl<'a, E> CallState<'a, E> {
         }
     }
 
-    /// Ends the call because its time is up during an attempt.
-    pub(super) fn cut_off<T>(mut self) -> CallError<T> {
+    /// Ends the call after an attempt whose result is unknown.
+    pub(super) fn cut_off<T>(mut self, reason: TerminalReason) -> CallError<T> {
         self.item.abandoned();
-        self.fail(TerminalReason::Expired, None, None)
+        self.fail(reason, None, None)
     }
 
     /// Ends the call without success. The only place that does, so that there is one event per
@@ -467,6 +523,8 @@ impl<'a, E> CallState<'a, E> {
             last,
             trail: self.trail,
             in_flight,
+            verdict: self.verdict,
+            error: self.error.map(Box::new),
         }
     }
 
@@ -535,11 +593,11 @@ impl<'a, E> AnyPermit<'a, E> {
     /// verdict that decides what follows.
     pub(super) fn settle<T>(
         self,
-        answered: &AttemptResult<T>,
+        result: &AttemptResult<T>,
         outcome: &Outcome,
         is_rejected: bool,
     ) -> (Option<Verdict>, Option<InFlight>) {
-        let (verdict, text) = (answered.verdict, &*answered.text);
+        let (verdict, text) = (result.verdict, &*result.text);
         let is_credential_rejected = is_rejected && verdict != Some(Verdict::QuotaExhausted);
         let this = match self {
             Self::Pool(permit) if is_credential_rejected => {
@@ -547,7 +605,7 @@ impl<'a, E> AnyPermit<'a, E> {
             }
             this => this,
         };
-        let in_flight = match (this, answered.has_body) {
+        let in_flight = match (this, result.has_body) {
             (Self::Gate(permit), true) => permit.settle_head(outcome, verdict),
             (Self::Pool(permit), true) => permit.settle_head(outcome, verdict, text),
             (Self::Gate(permit), false) => return (permit.settle_as(outcome, verdict), None),

@@ -20,7 +20,8 @@ use crate::pool::RefusalReason;
 pub struct Trail {
     steps: Vec<TrailStep>,
     left_out: u32,
-    waited: Duration,
+    /// In nanoseconds, which is smaller than a [`Duration`]: results hold a trail.
+    waited: u64,
 }
 
 impl Trail {
@@ -39,7 +40,7 @@ impl Trail {
 
     /// Time spent waiting in lines and between attempts, including steps that were left out.
     pub fn waited(&self) -> Duration {
-        self.waited
+        Duration::from_nanos(self.waited)
     }
 
     pub(super) fn push(&mut self, at: Timestamp, decision: CallDecision) {
@@ -47,6 +48,7 @@ impl Trail {
             (CallDecision::Refused { .. }, Some(last)) if last.is_waiting() => at.since(last.at),
             _ => decision.waited(),
         };
+        let in_line = u64::try_from(in_line.as_nanos()).unwrap_or(u64::MAX);
         self.waited = self.waited.saturating_add(in_line);
         if self.steps.len() == Self::MAX_STEPS {
             self.steps.remove(Self::MAX_STEPS - 2);
@@ -97,10 +99,10 @@ pub enum CallDecision {
         /// When asking again may help.
         until: Option<Timestamp>,
     },
-    /// It was sent, and answered or failed.
-    Answered {
+    /// It was sent, and the server responded or the attempt failed.
+    Settled {
         /// The status, or the transport failure.
-        answer: UpstreamResponse,
+        response: UpstreamResponse,
         /// The class of the outcome.
         verdict: Option<Verdict>,
         /// From sending to the head of the response, or to the failure.
@@ -145,7 +147,7 @@ impl CallDecision {
             Self::Scheduled { delay, .. } => *delay,
             Self::Waiting { .. }
             | Self::Refused { .. }
-            | Self::Answered { .. }
+            | Self::Settled { .. }
             | Self::Unsent
             | Self::Refreshed { .. }
             | Self::Over { .. } => Duration::ZERO,
@@ -169,10 +171,10 @@ impl fmt::Display for CallDecision {
                 write!(f, "admitted by `{key}` after {}", Rounded(*waited))
             }
             Self::Refused { key, reason, .. } => write!(f, "refused by `{key}`: {reason}"),
-            Self::Answered {
-                answer, verdict, ..
+            Self::Settled {
+                response, verdict, ..
             } => {
-                match answer {
+                match response {
                     UpstreamResponse::Status(status) => write!(f, "HTTP {status}")?,
                     UpstreamResponse::Failed { failure, .. } => {
                         write!(f, "{}", classify::failure(*failure).because)?;

@@ -8,22 +8,22 @@ use policy::budget::BudgetSettings;
 use policy::gate::GateSettings;
 use policy::hosts::{HostPattern, Hosts};
 use policy::random::Random;
+use policy::time::Timestamp;
 
 use super::Limiter;
 use crate::clock::Clock;
-use crate::event::EventListener;
+use crate::event::{Event, EventListener};
 use crate::settings::HostSettings;
 
 /// Builds a [`Limiter`].
 ///
 /// ```
-/// use tidegate::{GateOptions, Limiter, ManualClock};
+/// use tidegate::{GateSettings, Limiter, ManualClock};
 ///
-/// let mut options = GateOptions::default();
-/// options.set("max_rate", "50")?;
-/// options.set("limits", "100/1m")?;
 /// let limiter = Limiter::builder()
-///     .host("api.example.com".parse()?, options.build()?)
+///     .host("api.example.com".parse()?, GateSettings::limits("100/1m")?)
+///     .host("*.example.org".parse()?, GateSettings::fixed(10.0))
+///     .key_prefix("account:", GateSettings::builder().max_rate(50.0).build()?)
 ///     .clock(ManualClock::new().clock())
 ///     .build();
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -59,11 +59,22 @@ impl LimiterBuilder {
         Self { hosts, ..self }
     }
 
-    /// Settings for one host (`api.example.com`) or for its subdomains (`*.example.com`). Hosts
-    /// beyond [`Hosts::MAX_HOSTS`] are ignored.
+    /// Settings for one host (`api.example.com`) or for its subdomains (`*.example.com`). Patterns
+    /// beyond [`Hosts::MAX_HOSTS`] are ignored; [`Limiter::set_host`] reports them.
     pub fn host(mut self, pattern: HostPattern, settings: impl Into<HostSettings>) -> Self {
         self.hosts.insert(pattern, settings.into());
         self
+    }
+
+    /// Settings for one key, which need not be a host. It is not normalised.
+    pub fn key(self, key: &str, settings: impl Into<HostSettings>) -> Self {
+        self.host(HostPattern::key(key), settings)
+    }
+
+    /// Settings for all keys that begin with `prefix` and have none of their own. If several prefixes
+    /// match, the longest applies.
+    pub fn key_prefix(self, prefix: &str, settings: impl Into<HostSettings>) -> Self {
+        self.host(HostPattern::key_prefix(prefix), settings)
     }
 
     /// Replaces all settings.
@@ -85,6 +96,23 @@ impl LimiterBuilder {
             listener: Some(Arc::new(listener)),
             ..self
         }
+    }
+
+    /// Calls `on_event` with every event and its time on the limiter's clock. Short for a
+    /// [`listener`](Self::listener) that wants everything, and replaces one that was set before.
+    ///
+    /// ```
+    /// use tidegate::Limiter;
+    ///
+    /// let limiter = Limiter::builder()
+    ///     .on_event(|at, event| println!("{at:?} {}", event.name()))
+    ///     .build();
+    /// ```
+    pub fn on_event(
+        self,
+        on_event: impl Fn(Timestamp, &Event<'_>) + Send + Sync + 'static,
+    ) -> Self {
+        self.listener(on_event)
     }
 
     /// The retry budget of all calls; by default one retry per five requests, plus ten per second.

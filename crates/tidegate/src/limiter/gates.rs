@@ -45,20 +45,20 @@ impl Limiter {
         cost: u32,
         now: Timestamp,
     ) -> Result<Permit<'_>, Refusal> {
-        let answer = self.take(key, cost, now);
-        self.emit_decision(key, &answer, now);
-        answer
+        let decision = self.take(key, cost, now);
+        self.emit_decision(key, &decision, now);
+        decision
     }
 
     /// A permit from every gate of the ask, or from none.
     pub(super) fn try_acquire_all(&self, ask: &Ask<'_>) -> Result<Permit<'_>, Refusal> {
         let now = self.inner.clock.now();
-        let answer = self.take_all(ask.keys(), ask.cost, now);
-        match &answer {
+        let decision = self.take_all(ask.keys(), ask.cost, now);
+        match &decision {
             Ok(_) => self.emit_admitted(ask, Duration::ZERO, now),
             Err((key, refusal)) => self.emit_refused(key, refusal, now),
         }
-        match answer {
+        match decision {
             Ok(permit) => Ok(permit.expect("an ask has a key")),
             Err((_, refusal)) => Err(refusal),
         }
@@ -91,10 +91,10 @@ impl Limiter {
     /// A permit of one gate, if available now. Emits no event.
     pub(super) fn take(&self, key: &str, cost: u32, now: Timestamp) -> Result<Permit<'_>, Refusal> {
         let (shard, location) = self.gate_of(key, now)?;
-        let answer = self.at_gate(shard, location, now, |shard, now| {
+        let decision = self.at_gate(shard, location, now, |shard, now| {
             shard.try_acquire(location.slot, cost, now)
         });
-        answer.map(|permit| Permit::new(self, location, permit))
+        decision.map(|permit| Permit::new(self, location, permit))
     }
 
     /// The gate for asks for `key`.
@@ -327,11 +327,11 @@ impl Limiter {
 
     /// What a newly created gate would decide.
     fn peek_new(&self, key: &str, ask: &Ask<'_>, now: Timestamp) -> Result<(), Refusal> {
-        let answer = self.with_settings(key, |settings| {
+        let decision = self.with_settings(key, |settings| {
             let ask = ask.at_gate(settings, now);
             Gate::new(settings, now).peek(settings, &Tickets::new(), &ask, now)
         });
-        answer.map_err(|(reason, until)| Refusal::new(reason, until, now))
+        decision.map_err(|(reason, until)| Refusal::new(reason, until, now))
     }
 
     /// Counts a finished wait if it was longer than `throttled_after`.
@@ -382,10 +382,10 @@ impl Limiter {
     ) -> Result<Permit<'_>, Refusal> {
         self.peek_one(key, ask, now)?;
         let (shard, location) = self.gate_of(key, now)?;
-        let answer = self.at_gate(shard, location, now, |shard, now| {
+        let decision = self.at_gate(shard, location, now, |shard, now| {
             shard.try_acquire_as(location.slot, ask, now)
         });
-        answer.map(|permit| Permit::new(self, location, permit))
+        decision.map(|permit| Permit::new(self, location, permit))
     }
 
     /// The rate of the gate of `key`. Creates the gate if it does not exist.

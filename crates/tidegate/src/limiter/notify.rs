@@ -38,10 +38,10 @@ impl Limiter {
     pub(super) fn emit_decision(
         &self,
         key: &str,
-        answer: &Result<Permit<'_>, Refusal>,
+        decision: &Result<Permit<'_>, Refusal>,
         now: Timestamp,
     ) {
-        match answer {
+        match decision {
             Ok(permit) => self.emit_for(key, now, |key| Event::Admitted {
                 key,
                 waited: Duration::ZERO,

@@ -43,9 +43,9 @@ impl Limiter {
             return Box::pin(self.wait_for_all(ask, delayed)).await;
         }
         let mut wait = self.wait(ask.key, ask);
-        let answer = (&mut wait).await;
+        let decision = (&mut wait).await;
         *delayed = wait.delayed;
-        answer
+        decision
     }
 
     /// Waits until every gate of the ask grants a permit at the same time.
@@ -132,9 +132,9 @@ impl Limiter {
     ) -> Result<Permit<'a>, Refusal> {
         let mut wait = self.wait(key, *ask);
         wait.is_alone = false;
-        let answer = (&mut wait).await;
+        let decision = (&mut wait).await;
         *delayed = delayed.or(wait.delayed);
-        answer
+        decision
     }
 
     /// Waits at several gates at once for the first that admits the ask.

@@ -83,7 +83,7 @@ impl<'a, E> PoolPermit<'a, E> {
 
     /// Reports the outcome, classified by its status and hint.
     pub fn settle(self, outcome: &Outcome) -> Option<Verdict> {
-        self.settle_as(outcome, outcome.judge().verdict, "")
+        self.settle_as(outcome, outcome.classify().verdict, "")
     }
 
     /// Reports the outcome with the caller's verdict. `text` is the start of an error message; the
@@ -128,7 +128,7 @@ impl<'a, E> PoolPermit<'a, E> {
     /// Only a throttled response depends on whether the gate is probing for its limit.
     fn strategy(&self, permit: &Permit<'_>, verdict: Option<Verdict>) -> Option<Strategy> {
         let is_throttled = verdict == Some(Verdict::Throttled);
-        is_throttled.then(|| self.pool.limiter.strategy_at(permit.location()))
+        is_throttled.then(|| self.pool.shared.limiter.strategy_at(permit.location()))
     }
 
     /// Returns the permit unused.

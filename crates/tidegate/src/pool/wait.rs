@@ -96,13 +96,13 @@ impl<E> Pool<E> {
         let deadline = self.deadline(&ask).ok_or(PoolRefusal::NoEndpoint)?;
         let ask = ask.until(deadline);
         let mut lines = Lines(Vec::new());
-        let mut waiter = self.waiters.waiter();
+        let mut waiter = self.shared.waiters.waiter();
         loop {
             let until = waits.pause_ends;
             if waits.usable.is_empty() && until.is_some_and(|until| until > deadline) {
                 return Err(PoolRefusal::Paused { until });
             }
-            lines.update(&self.limiter, &ask, &waits.usable);
+            lines.update(&self.shared.limiter, &ask, &waits.usable);
             let end = self.wait_once(&mut lines, &waits, deadline, &mut waiter, delayed);
             match end.await {
                 WaitEnd::Admitted(endpoint, permit) => {
@@ -125,12 +125,12 @@ impl<E> Pool<E> {
     /// The ask's deadline. Endpoints of a pool are interchangeable, so the settings of the first
     /// one's gate apply to all. `None` if there is no endpoint.
     fn deadline(&self, ask: &Ask<'_>) -> Option<Timestamp> {
-        let state = lock(&self.state);
+        let state = lock(&self.shared.state);
         let first = state.pool.endpoints().first()?;
         let key = Arc::clone(&first.data().endpoint.key);
         drop(state);
-        let now = self.limiter.clock().now();
-        Some(self.limiter.deadline(&key, ask, now))
+        let now = self.shared.limiter.clock().now();
+        Some(self.shared.limiter.deadline(&key, ask, now))
     }
 
     /// When another usable endpoint's gate would admit a request that failed at `failed`; `None` if
@@ -144,11 +144,11 @@ impl<E> Pool<E> {
         from: EndpointId,
         excluded: &[EndpointId],
     ) -> Option<Timestamp> {
-        let now = self.limiter.clock().now();
+        let now = self.shared.limiter.clock().now();
         let is_other = |id| id != from && !excluded.contains(&id);
-        let others = lock(&self.state).waits(now, is_other)?.usable;
+        let others = lock(&self.shared.state).waits(now, is_other)?.usable;
         let opens = |endpoint: &Arc<Endpoint<E>>| {
-            let peeked = self.limiter.peek(Ask::new(&endpoint.key));
+            let peeked = self.shared.limiter.peek(Ask::new(&endpoint.key));
             peeked.map_or_else(|refusal| refusal.until(), |()| Some(now))
         };
         others.iter().filter_map(opens).min()
@@ -157,10 +157,10 @@ impl<E> Pool<E> {
     /// When an endpoint that is not excluded may be ready: now if that is unknown. `None` if all
     /// others are disabled.
     pub(crate) fn other_left(&self, excluded: &[EndpointId]) -> Option<Timestamp> {
-        let now = self.limiter.clock().now();
-        let waits = lock(&self.state).waits(now, |id| !excluded.contains(&id))?;
+        let now = self.shared.limiter.clock().now();
+        let waits = lock(&self.shared.state).waits(now, |id| !excluded.contains(&id))?;
         let opens = |endpoint: &Arc<Endpoint<E>>| {
-            let peeked = self.limiter.peek(Ask::new(&endpoint.key));
+            let peeked = self.shared.limiter.peek(Ask::new(&endpoint.key));
             peeked.map_or_else(|refusal| refusal.until(), |()| Some(now))
         };
         let first = waits.usable.iter().filter_map(opens).min();
@@ -180,9 +180,9 @@ impl<E> Pool<E> {
         allows: impl Fn(EndpointId) -> bool,
     ) -> ChooseResult<'_, E> {
         // One time for all rounds: each marks a gate as not ready now, so there is an end.
-        let now = self.limiter.clock().now();
+        let now = self.shared.limiter.clock().now();
         loop {
-            let mut state = lock(&self.state);
+            let mut state = lock(&self.shared.state);
             let PoolState {
                 pool, protection, ..
             } = &mut *state;
@@ -204,7 +204,11 @@ impl<E> Pool<E> {
                 .expect("it was just chosen");
             let endpoint = Arc::clone(&chosen.data().endpoint);
             drop(state);
-            match self.limiter.acquire_or_until(&endpoint.key, ask, now) {
+            match self
+                .shared
+                .limiter
+                .acquire_or_until(&endpoint.key, ask, now)
+            {
                 Ok(permit) => {
                     return ChooseResult::Send(PoolPermit::new(self, endpoint, permit, lease));
                 }
@@ -215,7 +219,7 @@ impl<E> Pool<E> {
 
     /// Returns a lease whose gate would not admit it before `until`, and remembers that.
     fn refused(&self, lease: Lease, until: Timestamp, now: Timestamp) {
-        if let Some(member) = lock(&self.state).pool.data_mut(lease.endpoint()) {
+        if let Some(member) = lock(&self.shared.state).pool.data_mut(lease.endpoint()) {
             member.not_before = until.clamp(now + MIN_NOT_READY, now + MAX_NOT_READY);
         }
         self.abandon(lease);
@@ -227,8 +231,8 @@ impl<E> Pool<E> {
         endpoint: &Arc<Endpoint<E>>,
         permit: Permit<'a>,
     ) -> Option<PoolPermit<'a, E>> {
-        let now = self.limiter.clock().now();
-        let mut state = lock(&self.state);
+        let now = self.shared.limiter.clock().now();
+        let mut state = lock(&self.shared.state);
         let PoolState {
             pool, protection, ..
         } = &mut *state;
@@ -261,7 +265,7 @@ impl<E> Pool<E> {
         waiter: &mut Waiter<'_>,
         delayed: &mut Option<Delay>,
     ) -> WaitEnd<'a, E> {
-        let clock = self.limiter.clock();
+        let clock = self.shared.limiter.clock();
         let pause_ends = waits.pause_ends.filter(|until| *until <= deadline);
         // Gates end the wait in their lines by themselves.
         let needs_timer = pause_ends.is_some() || waits.usable.is_empty();
@@ -269,7 +273,7 @@ impl<E> Pool<E> {
         let mut timer = pin!(needs_timer.then_some(timer));
         poll_fn(|context| {
             waiter.set_waker(context.waker());
-            if lock(&self.state).changes != waits.changes {
+            if lock(&self.shared.state).changes != waits.changes {
                 return Poll::Ready(WaitEnd::Changed);
             }
             match lines.poll(context) {

@@ -235,8 +235,8 @@ impl Shard {
         let (gate, settings, tickets) = self.parts(index);
         let now = not_back(gate, now);
         let ask = ask.at_gate(settings, now);
-        let answer = gate.peek(settings, tickets, &ask, now);
-        answer.map_err(|(reason, until)| Refusal::new(reason, until, now))
+        let decision = gate.peek(settings, tickets, &ask, now);
+        decision.map_err(|(reason, until)| Refusal::new(reason, until, now))
     }
 
     /// Returns a permit with the outcome of its attempt; the verdict is that for the item.

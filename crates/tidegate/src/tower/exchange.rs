@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::Response;
-use policy::classify::Judgement;
+use policy::classify::Classification;
 use policy::outcome::Outcome;
 
 use crate::http::Head;
@@ -11,15 +11,15 @@ use crate::limiter::Limiter;
 
 /// The outcome of an attempt whose response has just arrived, and its classification by the rules
 /// of its host. Rules on bodies never match, because the body is not read.
-pub(super) fn judged<R>(
+pub(super) fn classified<R>(
     limiter: &Limiter,
     key: &str,
     response: &Response<R>,
     latency: Duration,
-) -> (Outcome, Judgement) {
+) -> (Outcome, Classification) {
     let head = Head::of(response);
     let outcome = head.outcome(latency, limiter.clock().wall());
     let rules = limiter.rules(key);
-    let judgement = head.judge(&rules, &outcome.hint);
-    (outcome, judgement)
+    let classification = head.classify(&rules, &outcome.hint);
+    (outcome, classification)
 }

@@ -381,7 +381,7 @@ fn random_operations_on_few_keys() {
         if random.below(200) == 0 {
             let set = if random.below(2) == 0 { &set } else { &narrow };
             let host = world.keys[world.key(random)].parse().expect("a host");
-            assert!(world.limiter.set_host(host, settings(set)));
+            world.limiter.set_host(host, settings(set)).unwrap();
         }
         random_operation(world, random, held, waiting);
     });

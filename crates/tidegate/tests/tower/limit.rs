@@ -53,7 +53,7 @@ fn request_is_sent_at_once_while_permits_are_available() {
         (200, "body")
     );
     let decided: &Decided = response.extensions().get().unwrap();
-    assert_eq!(decided.judgement.verdict, Some(Verdict::Success));
+    assert_eq!(decided.classification.verdict, Some(Verdict::Success));
     assert_eq!(decided.waited, Duration::ZERO);
     assert_eq!(decided.latency, Duration::from_millis(80));
     assert_eq!(load(&limiter), Some((0, 0)));
@@ -215,7 +215,7 @@ fn directed_wait_holds_the_gate() {
     let response = task.output().unwrap();
     assert_eq!(response.status(), 429, "the caller still gets the response");
     let decided: &Decided = response.extensions().get().unwrap();
-    assert_eq!(decided.judgement.verdict, Some(Verdict::Throttled));
+    assert_eq!(decided.classification.verdict, Some(Verdict::Throttled));
 
     let mut next = send(&service, URL);
     assert!(next.poll().is_pending());
@@ -257,7 +257,7 @@ fn host_rules_take_precedence() {
         mock.next_call().unwrap().status(418);
         let response = task.output().unwrap();
         let decided: &Decided = response.extensions().get().unwrap();
-        assert_eq!(decided.judgement.verdict, Some(verdict));
+        assert_eq!(decided.classification.verdict, Some(verdict));
         let settled = format!("settled {}", verdict.as_str());
         assert!(events.take().contains(&settled), "{uri}");
     }
@@ -272,7 +272,7 @@ fn informational_response_changes_nothing() {
     mock.next_call().unwrap().status(101);
     let response = task.output().unwrap();
     let decided: &Decided = response.extensions().get().unwrap();
-    assert_eq!(decided.judgement.verdict, None);
+    assert_eq!(decided.classification.verdict, None);
     let gate = limiter.gate(KEY).unwrap().gate;
     assert_eq!((gate.in_flight, gate.succeeded, gate.failed), (0, 0, 0));
 }

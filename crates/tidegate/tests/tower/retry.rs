@@ -119,7 +119,7 @@ fn resends_method_headers_and_body() {
     let answers = trail_of(&response).steps().iter();
     let verdicts: Vec<Verdict> = answers
         .filter_map(|step| match step.decision {
-            CallDecision::Answered { verdict, .. } => verdict,
+            CallDecision::Settled { verdict, .. } => verdict,
             _ => None,
         })
         .collect();
@@ -313,7 +313,7 @@ fn refreshes_the_credential_once_and_resends() {
     let counted = Arc::clone(&made);
     let credential = Arc::new(Credential::new("crm", 0, move || {
         let number = counted.fetch_add(1, Ordering::SeqCst) + 1;
-        Box::pin(std::future::ready(Some(number)))
+        std::future::ready(Ok::<_, &str>(number))
     }));
     let refresh: Arc<dyn Refresh> = Arc::clone(&credential) as _;
     let layer = RetryLayer::new(limiter).credential(refresh);

@@ -77,7 +77,7 @@ fn reqwest_client(
 
 fn verdict_on<R>(response: &Response<R>) -> Option<Verdict> {
     let decided: &Decided = response.extensions().get().unwrap();
-    decided.judgement.verdict
+    decided.classification.verdict
 }
 
 /// Sends a request that gets a 429 with `Retry-After: 1`, and its retry.

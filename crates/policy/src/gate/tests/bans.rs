@@ -79,7 +79,7 @@ fn later_refusal_halves_the_highest_rate_again() {
 fn returns_throttled_for_a_ban_also_to_permits_of_an_earlier_epoch() {
     fn settle(bench: &mut Bench, permit: Permit, status: u16) -> Option<Verdict> {
         let outcome = answer(status);
-        let verdict = outcome.judge().verdict;
+        let verdict = outcome.classify().verdict;
         bench
             .gate
             .settle(&bench.settings, permit, &outcome, verdict, at(1.3))

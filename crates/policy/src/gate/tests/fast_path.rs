@@ -279,6 +279,6 @@ fn random_outcome(random: &mut Random, is_calm: bool) -> (Outcome, Option<Verdic
     if random.below(20) == 0 {
         outcome.used = Some(2);
     }
-    let verdict = outcome.judge().verdict;
+    let verdict = outcome.classify().verdict;
     (outcome, verdict)
 }

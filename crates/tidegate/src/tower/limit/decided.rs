@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use policy::classify::Judgement;
+use policy::classify::Classification;
 
 /// The decision about a request, in the extensions of its response.
 ///
@@ -14,7 +14,7 @@ use policy::classify::Judgement;
 ///
 /// fn describe<B>(response: &Response<B>) -> String {
 ///     match response.extensions().get::<Decided>() {
-///         Some(decided) => format!("{:?} after {:?} in line", decided.judgement, decided.waited),
+///         Some(decided) => format!("{:?} after {:?} in line", decided.classification, decided.waited),
 ///         None => "came without a limiter".to_owned(),
 ///     }
 /// }
@@ -28,5 +28,5 @@ pub struct Decided {
     /// From sending to the head of the response.
     pub latency: Duration,
     /// How the gate classified the response, and why.
-    pub judgement: Judgement,
+    pub classification: Classification,
 }

@@ -22,7 +22,7 @@ use crate::http::{failed, never_sent};
 use crate::limiter::Limiter;
 use crate::permit::Permit;
 use crate::tower::BoxError;
-use crate::tower::exchange::judged;
+use crate::tower::exchange::classified;
 
 pin_project! {
     /// A request on its way through its gate. It asks for its permit on the first poll.
@@ -51,7 +51,7 @@ pin_project! {
             waited: Duration,
             sent_at: Timestamp,
             #[pin]
-            answer: F,
+            response: F,
         },
         Failed {
             error: Option<LimitError>,
@@ -120,16 +120,16 @@ where
                         permit: Some(permit),
                         waited,
                         sent_at: this.limiter.clock().now(),
-                        answer: service.call(request),
+                        response: service.call(request),
                     }
                 }
                 StageProjection::UnderWay {
                     permit,
                     waited,
                     sent_at,
-                    answer,
+                    response,
                 } => {
-                    let answer = ready!(answer.poll(context));
+                    let response = ready!(response.poll(context));
                     let attempt = Attempt {
                         limiter: this.limiter,
                         key: this.key,
@@ -137,8 +137,8 @@ where
                         waited: *waited,
                         latency: this.limiter.clock().now().since(*sent_at),
                     };
-                    return Poll::Ready(match answer {
-                        Ok(response) => Ok(attempt.answered(response)),
+                    return Poll::Ready(match response {
+                        Ok(response) => Ok(attempt.responded(response)),
                         Err(error) => Err(attempt.failed(error.into())),
                     });
                 }
@@ -163,13 +163,14 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    fn answered<R>(self, mut response: Response<R>) -> Response<R> {
-        let (outcome, mut judgement) = judged(self.limiter, self.key, &response, self.latency);
-        judgement.verdict = self.permit.settle_as(&outcome, judgement.verdict);
+    fn responded<R>(self, mut response: Response<R>) -> Response<R> {
+        let (outcome, mut classification) =
+            classified(self.limiter, self.key, &response, self.latency);
+        classification.verdict = self.permit.settle_as(&outcome, classification.verdict);
         response.extensions_mut().insert(Decided {
             waited: self.waited,
             latency: self.latency,
-            judgement,
+            classification,
         });
         response
     }

@@ -31,7 +31,7 @@ use crate::tower::UriHost;
 /// let request = Request::get("https://api.example.com/greeting").body("").unwrap();
 /// let response = client.oneshot(request).await?;
 /// let decided: &Decided = response.extensions().get().unwrap();
-/// assert_eq!(decided.judgement.verdict, Some(Verdict::Success));
+/// assert_eq!(decided.classification.verdict, Some(Verdict::Success));
 /// assert_eq!(limiter.gate("api.example.com").unwrap().gate.in_flight, 0);
 /// # Ok(())
 /// # }

@@ -14,11 +14,11 @@ use tower_service::Service;
 
 use super::error::RetryError;
 use super::layer::Terms;
-use crate::call::{AttemptResult, CallError, Trail};
+use crate::call::{AttemptResult, Trail};
 use crate::http::{failed, never_sent};
 use crate::limiter::Limiter;
 use crate::tower::BoxError;
-use crate::tower::exchange::judged;
+use crate::tower::exchange::classified;
 
 /// A request over all its attempts. Nothing happens until it is polled.
 #[must_use = "a request is not sent unless its future is awaited"]
@@ -89,24 +89,10 @@ where
     });
     match ended.await {
         Ok(called) => with_trail(called.value, called.trail),
-        Err(CallError {
-            last: Some(last),
-            trail,
-            ..
-        }) => with_trail(last, trail),
-        Err(CallError {
-            reason,
-            sent,
-            last: None,
-            trail,
-            in_flight,
-        }) => Err(RetryError::NoResponse(CallError {
-            reason,
-            sent,
-            last: None,
-            trail,
-            in_flight,
-        })),
+        Err(mut error) => match error.last.take() {
+            Some(last) => with_trail(last, error.trail),
+            None => Err(RetryError::NoResponse(error.map(drop))),
+        },
     }
 }
 
@@ -128,12 +114,12 @@ where
         return AttemptResult::unsent(Err(error.into()));
     }
     let sent_at = clock.now();
-    let answer = service.call(request).await;
+    let result = service.call(request).await;
     let latency = clock.now().since(sent_at);
-    match answer {
+    match result {
         Ok(response) => {
-            let (outcome, judgement) = judged(limiter, key, &response, latency);
-            AttemptResult::judged(Ok(response), outcome, judgement.verdict)
+            let (outcome, classification) = classified(limiter, key, &response, latency);
+            AttemptResult::classified(Ok(response), outcome, classification.verdict)
         }
         Err(error) => {
             let error = error.into();

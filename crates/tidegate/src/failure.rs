@@ -23,6 +23,7 @@ use crate::ask::Refusal;
 /// The outcome of an attempt that failed with `error` after `latency`.
 ///
 /// ```
+/// # #[cfg(feature = "http")] {
 /// use std::io;
 /// use std::time::Duration;
 /// use tidegate::http;
@@ -31,6 +32,7 @@ use crate::ask::Refusal;
 /// assert!(!http::failed(&error, Duration::ZERO).server_may_have_acted());
 /// let error = io::Error::from(io::ErrorKind::ConnectionReset);
 /// assert!(http::failed(&error, Duration::ZERO).server_may_have_acted());
+/// # }
 /// ```
 pub fn failed(error: &(dyn Error + 'static), latency: Duration) -> Outcome {
     let (failure, phase) = failure(error);
@@ -40,14 +42,20 @@ pub fn failed(error: &(dyn Error + 'static), latency: Duration) -> Outcome {
 /// The transport failure and the phase the attempt had reached. An unknown error counts as a
 /// connection that broke while waiting for the response.
 pub fn failure(error: &(dyn Error + 'static)) -> (Failure, Phase) {
-    let is_connecting = links(error).any(says_nothing_was_written);
-    let (otherwise, phase) = if is_connecting {
-        (Failure::Connect, Phase::Connecting)
+    recognise(error).unwrap_or((Failure::Reset, Phase::Waiting))
+}
+
+/// The transport failure that an error of any kind comes from; `None` if it may come from something
+/// else, such as a body that could not be parsed.
+pub(crate) fn recognise(error: &(dyn Error + 'static)) -> Option<(Failure, Phase)> {
+    let (otherwise, phase) = if links(error).any(says_nothing_was_written) {
+        (Some(Failure::Connect), Phase::Connecting)
     } else {
-        (Failure::Reset, Phase::Waiting)
+        let is_broken = links(error).any(|link| begins_with_one_of(link, BROKEN));
+        (is_broken.then_some(Failure::Reset), Phase::Waiting)
     };
     let known = links(error).find_map(|link| by_words(link).or_else(|| by_kind(link)));
-    (known.unwrap_or(otherwise), phase)
+    Some((known.or(otherwise)?, phase))
 }
 
 /// Whether the request was never sent: a limiter below refused it, or the client cannot send it at
@@ -147,6 +155,16 @@ const WORDS: &[(&str, Failure)] = &[
         "connection error received: not a result of an error",
         Failure::RefusedStream,
     ),
+];
+
+/// Messages about connections that broke, for errors without an `io::Error` in their chain.
+const BROKEN: &[&str] = &[
+    "client error (SendRequest)",     // hyper-util, also below reqwest
+    "client error (ChannelClosed)",   // hyper-util
+    "connection closed before",       // hyper: before a message was complete
+    "error reading a body from",      // hyper
+    "request or response body error", // reqwest
+    "http2 error",                    // hyper
 ];
 
 /// Messages about requests that the client cannot send.
