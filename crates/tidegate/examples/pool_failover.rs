@@ -13,10 +13,7 @@ mod server;
 use std::error::Error;
 
 use server::{Answer, serve};
-use tidegate::{
-    Attempt, AttemptResult, BackoffOptions, Failure, GateOptions, GateSettings, Limiter, Outcome,
-    Phase, Pool, SettingErrors,
-};
+use tidegate::{AttemptResult, BackoffOptions, GateSettings, Limiter, Pool};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -28,7 +25,9 @@ pub async fn run() -> Result<Vec<String>, Box<dyn Error>> {
     let broken = serve(|_, _| Answer(503, "", "out of order".to_owned())).await?;
     let working = serve(|number, _| Answer(200, "", format!("answer {number}"))).await?;
 
-    let limiter = Limiter::builder().gate(fast()?).build();
+    // So fast that no request waits in this example.
+    let fast = GateSettings::builder().initial_rate(1000.0).build()?;
+    let limiter = Limiter::builder().gate(fast).build();
     let pool = Pool::new("llm", &limiter);
     pool.add("a", "a.example.com", format!("http://{broken}/"));
     pool.add("b", "b.example.com", format!("http://{working}/"));
@@ -44,14 +43,11 @@ pub async fn run() -> Result<Vec<String>, Box<dyn Error>> {
             .call()
             .backoff(&backoff)
             .run(async |attempt, endpoint| {
-                let Ok(response) = client.get(endpoint.data()).send().await else {
-                    return AttemptResult::new(String::new(), unreachable(&attempt));
-                };
-                let status = response.status().as_u16();
-                let outcome = attempt.response(status, response.headers());
-                let body = response.text().await.unwrap_or_default();
+                let response = client.get(endpoint.data()).send().await?;
+                let outcome = attempt.response(response.status().as_u16(), response.headers());
+                let body = response.text().await?;
                 println!("  {}: {body}", endpoint.name());
-                AttemptResult::new(body, outcome)
+                Ok(AttemptResult::new(body, outcome))
             })
             .await?;
         println!("sent {} time(s): {}", called.sent, called.value);
@@ -62,17 +58,4 @@ pub async fn run() -> Result<Vec<String>, Box<dyn Error>> {
         println!("endpoint {}: {errors} error(s) {last:?}", endpoint.name);
     }
     Ok(bodies)
-}
-
-fn unreachable(attempt: &Attempt) -> Outcome {
-    Outcome::failure(Failure::Connect, Phase::Connecting, attempt.elapsed())
-}
-
-/// So fast that no request waits in this example.
-fn fast() -> Result<GateSettings, SettingErrors> {
-    let options = GateOptions {
-        initial_rate: Some(1000.0),
-        ..GateOptions::default()
-    };
-    options.build()
 }

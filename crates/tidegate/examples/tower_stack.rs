@@ -19,9 +19,7 @@ use hyper_util::rt::TokioExecutor;
 use server::{Answer, serve};
 use tidegate::call::Trail;
 use tidegate::tower::RetryLayer;
-use tidegate::{
-    BackoffOptions, BackoffSettings, GateOptions, GateSettings, Limiter, SettingErrors,
-};
+use tidegate::{BackoffOptions, BackoffSettings, GateSettings, Limiter, SettingErrors};
 use tower::timeout::TimeoutLayer;
 use tower::{ServiceBuilder, ServiceExt};
 
@@ -38,7 +36,8 @@ pub async fn run() -> Result<(String, Vec<String>), Box<dyn Error>> {
     })
     .await?;
 
-    let limiter = Limiter::builder().gate(fast()?).build();
+    let fast = GateSettings::builder().initial_rate(1000.0).build()?;
+    let limiter = Limiter::builder().gate(fast).build();
     let client = Client::builder(TokioExecutor::new()).build_http::<Empty<&[u8]>>();
     let client = ServiceBuilder::new()
         // For everything together, including waits:
@@ -69,13 +68,5 @@ pub async fn run() -> Result<(String, Vec<String>), Box<dyn Error>> {
 fn quick() -> Result<BackoffSettings, SettingErrors> {
     let mut options = BackoffOptions::default();
     options.set("base", "5ms")?;
-    options.build()
-}
-
-fn fast() -> Result<GateSettings, SettingErrors> {
-    let options = GateOptions {
-        initial_rate: Some(1000.0),
-        ..GateOptions::default()
-    };
     options.build()
 }

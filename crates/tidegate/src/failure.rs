@@ -65,7 +65,9 @@ pub fn never_sent(error: &(dyn Error + 'static)) -> bool {
 }
 
 /// The error and its sources, outermost first.
-fn links<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+pub(crate) fn links<'a>(
+    error: &'a (dyn Error + 'static),
+) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |link| beneath(*link)).take(MAX_LINKS)
 }
 

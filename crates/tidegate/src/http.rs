@@ -121,7 +121,7 @@ impl<'a> Head<'a> {
         Outcome::status(self.status.as_u16(), latency).with_hint(hint)
     }
 
-    /// Classifies it, see [`classify`].
+    /// Classifies it, see [`classify`](fn@classify).
     pub fn classify(&self, rules: &[Rule], hint: &Hint) -> Classification {
         classify::response(rules, &self.as_read(), hint)
     }

@@ -29,8 +29,8 @@
 //! ```
 //!
 //! This waits for the gate, sends, learns from the response, and resends if that is useful and
-//! safe. Without retries, the same takes three steps: [`Limiter::acquire`], send,
-//! [`Permit::settle`].
+//! safe. With the feature `reqwest`, it is one line: `limiter.send(&client, request).await?`. Without
+//! retries, it takes three steps: [`Limiter::acquire`], send, [`Permit::settle`].
 //!
 //! # The parts
 //!
@@ -44,7 +44,7 @@
 //! | [`poll`] | following a job's status until it ends | [calls](guide::calls) |
 //! | [`pace`] | work paced by its recent failures | the module |
 //! | [`Credential`] | a token with single-flight refresh | [calls](guide::calls) |
-//! | `http`, `tower` | outcomes from HTTP; middleware | `guide::http` |
+//! | `reqwest`, `http`, `tower` | a client; outcomes from HTTP; middleware | `guide::http` |
 //! | [`Clock`], [`ManualClock`] | real and virtual time | [time](guide::time) |
 //! | [`event`], [`Snapshot`] | what happens, and the current state | [events](guide::events) |
 //!
@@ -58,6 +58,8 @@
 //! | feature | what it adds |
 //! |---|---|
 //! | `http` | module `http`: keys, outcomes and failures from the types that HTTP clients share |
+//! | `reqwest` | `Limiter::send`: requests of reqwest in one line; implies `http` |
+//! | `reqwest-middleware` | the same as middleware of that crate |
 //! | `tower` | module `tower`: layers that acquire permits and retry; implies `http` |
 //! | `tokio` | `Clock::tokio`, so that tests with paused time work |
 //!
@@ -69,7 +71,7 @@
 //!
 //! # What it does not do
 //!
-//! - **Send requests.** Your client does. Disable its own retries, or gates will see one attempt
+//! - **Connect to servers.** Your client does. Disable its own retries, or gates will see one attempt
 //!   where there were several.
 //! - **Count across processes.** Two processes are two limiters, and each learns its share.
 //! - **Limit your own callers.** It is for the client side. To limit the callers of *your* service,
@@ -82,6 +84,10 @@ pub mod call;
 pub mod clock;
 mod credential;
 pub mod event;
+#[cfg_attr(
+    not(feature = "http"),
+    expect(dead_code, unreachable_pub, reason = "it is public as part of `http`")
+)]
 mod failure;
 // Most of its examples wait on the clock of a paused runtime.
 #[cfg(any(not(doctest), feature = "tokio"))]
@@ -94,8 +100,12 @@ mod permit;
 pub mod poll;
 pub mod pool;
 mod registry;
+#[cfg(feature = "reqwest")]
+pub mod reqwest;
 mod settings;
 mod sync;
+#[cfg(any(feature = "tower", feature = "reqwest"))]
+mod terms;
 #[cfg(feature = "tower")]
 pub mod tower;
 mod waiters;

@@ -1,5 +1,4 @@
-//! Middleware for clients that are tower services: hyper-util's directly, reqwest's through a
-//! function.
+//! Middleware for clients that are tower services, such as those of hyper-util and reqwest.
 //!
 //! ```
 //! # use http_body_util::Empty;
@@ -11,21 +10,17 @@
 //! let client = LimitLayer::new(Limiter::new()).layer(client);
 //! ```
 //!
-//! reqwest's client has its own request type, and converts requests of the `http` crate into it:
+//! With the feature `reqwest`, the layers take its client as it is:
 //!
 //! ```
-//! use http::{Request, Response};
-//! use tidegate::{Limiter, tower::LimitLayer};
-//! use tower::{ServiceBuilder, service_fn};
+//! # #[cfg(feature = "reqwest")] {
+//! use tidegate::{Limiter, tower::RetryLayer};
+//! use tower::ServiceBuilder;
 //!
-//! let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build()?;
 //! let client = ServiceBuilder::new()
-//!     .layer(LimitLayer::new(Limiter::new()))
-//!     .service(service_fn(move |request: Request<reqwest::Body>| {
-//!         let client = client.clone();
-//!         async move { client.execute(request.try_into()?).await.map(Response::from) }
-//!     }));
-//! # Ok::<(), reqwest::Error>(())
+//!     .layer(RetryLayer::new(Limiter::new()))
+//!     .service(reqwest::Client::new());
+//! # }
 //! ```
 //!
 //! | layer | what it does |
@@ -47,11 +42,13 @@
 mod exchange;
 mod key;
 mod limit;
+#[cfg(feature = "reqwest")]
+mod reqwest;
 mod retry;
 
 pub use key::{RequestKey, UriHost};
 pub use limit::{Decided, Limit, LimitError, LimitFuture, LimitLayer};
-pub use retry::{Retry, RetryError, RetryFuture, RetryLayer};
+pub use retry::{CloneBody, CloneRequest, Retry, RetryError, RetryFuture, RetryLayer};
 
 /// The boxed error type that tower's middleware and services share.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -2,7 +2,7 @@
 //!
 //! The examples are included as modules, which avoids a `cargo run` for each.
 
-#![cfg(all(feature = "tokio", feature = "tower"))]
+#![cfg(all(feature = "reqwest", feature = "tokio", feature = "tower"))]
 #![expect(
     clippy::duplicate_mod,
     dead_code,
@@ -20,6 +20,8 @@ mod plain_function;
 mod polling_a_job;
 #[path = "../examples/pool_failover.rs"]
 mod pool_failover;
+#[path = "../examples/pool_of_keys.rs"]
+mod pool_of_keys;
 #[path = "../examples/reqwest_client.rs"]
 mod reqwest_client;
 #[path = "../examples/settings_at_run_time.rs"]
@@ -67,10 +69,16 @@ async fn pool_failover() {
 }
 
 #[tokio::test]
+async fn pool_of_keys() {
+    let (succeeded, rejected) = pool_of_keys::run().await.unwrap();
+    assert_eq!(succeeded, 9);
+    assert_eq!(rejected, 1, "the bad key is tried once and then paused");
+}
+
+#[tokio::test]
 async fn reqwest_client() {
-    let (bodies, sent) = reqwest_client::run().await.unwrap();
-    assert_eq!(bodies, ["/one is answer 1", "/two is answer 3"]);
-    assert_eq!(sent, 3);
+    let bodies = reqwest_client::run().await.unwrap();
+    assert_eq!(bodies, ["/one is response 1", "/two is response 3"]);
 }
 
 #[tokio::test]

@@ -93,7 +93,8 @@ impl<T> AttemptResult<T> {
     }
 
     /// Marks the body as unread. If this is the last attempt, it counts against `max_in_flight`
-    /// until the caller drops [`CallResult::in_flight`] or [`CallError::in_flight`].
+    /// until the caller drops [`CallResult::in_flight`](super::CallResult::in_flight) or
+    /// [`CallError::in_flight`](super::CallError::in_flight).
     pub fn with_body(self) -> Self {
         Self {
             has_body: true,
@@ -326,6 +327,21 @@ impl AttemptError {
     /// The error.
     pub fn into_inner(self) -> Box<dyn Error + Send + Sync> {
         self.error
+    }
+
+    /// The same error with the outcome that `explain` knows for it, unless it has one already.
+    #[cfg(feature = "reqwest")]
+    pub(crate) fn explained_by(
+        self,
+        explain: impl FnOnce(&(dyn Error + 'static)) -> Option<Outcome>,
+    ) -> Self {
+        match self.kind {
+            ErrorKind::FromError => match explain(self.error.as_ref()) {
+                Some(outcome) => self.with_outcome(outcome),
+                None => self,
+            },
+            ErrorKind::Unsent | ErrorKind::Known(_) => self,
+        }
     }
 
     /// The error, and what is known of the attempt that ended with it after `latency`.

@@ -61,6 +61,12 @@ impl<T> CallError<T> {
         self.verdict
     }
 
+    /// The error of the last attempt, by value.
+    #[cfg(feature = "reqwest")]
+    pub(crate) fn take_error(&mut self) -> Option<BoxError> {
+        self.error.take().map(|error| *error)
+    }
+
     /// Maps the value.
     pub fn map<U>(self, map: impl FnOnce(T) -> U) -> CallError<U> {
         CallError {

@@ -435,3 +435,29 @@ async fn future_is_send() {
     let answer = tokio::spawn(service.oneshot(get(URL))).await.unwrap();
     assert_eq!(answer.unwrap().status(), 200);
 }
+
+/// A body that is not `Clone`.
+#[derive(Debug)]
+struct Stream(&'static str);
+
+#[test]
+fn request_that_is_not_copied_is_sent_once() {
+    let copied = |body: &'static str| {
+        let (clock, limiter) = limiter(FAST);
+        let layer = RetryLayer::new(limiter).clone_with(|request: &Request<Stream>| {
+            let is_text = request.body().0 == "text";
+            is_text.then(|| Request::put(URL).body(Stream("text")).unwrap())
+        });
+        let sent = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&sent);
+        let service = service_fn(move |_: Request<Stream>| {
+            count.fetch_add(1, Ordering::SeqCst);
+            std::future::ready(status(502))
+        });
+        let request = Request::put(URL).body(Stream(body)).unwrap();
+        let response = drive(&clock, layer.layer(service).oneshot(request)).unwrap();
+        assert_eq!(response.status(), 502);
+        sent.load(Ordering::SeqCst)
+    };
+    assert_eq!((copied("text"), copied("stream")), (5, 1));
+}

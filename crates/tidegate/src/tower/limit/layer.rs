@@ -45,14 +45,14 @@ pub struct LimitLayer<K = UriHost> {
 
 /// How every request asks for its permit.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Terms {
+pub(in crate::tower) struct Terms {
     within: Option<Duration>,
     is_background: bool,
 }
 
 impl Terms {
     /// An ask for `key` with these settings.
-    pub(super) fn ask<'a>(&self, key: &'a str) -> Ask<'a> {
+    pub(in crate::tower) fn ask<'a>(&self, key: &'a str) -> Ask<'a> {
         let mut ask = Ask::new(key);
         if let Some(within) = self.within {
             ask = ask.within(within);

@@ -18,10 +18,10 @@ use crate::tower::{BoxError, RequestKey};
 /// the service below reserved for it.
 #[derive(Clone)]
 pub struct Limit<S, K> {
-    inner: S,
-    limiter: Limiter,
+    pub(in crate::tower) inner: S,
+    pub(in crate::tower) limiter: Limiter,
     key: K,
-    terms: Terms,
+    pub(in crate::tower) terms: Terms,
 }
 
 impl<S, K> Limit<S, K> {

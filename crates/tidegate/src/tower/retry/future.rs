@@ -12,11 +12,12 @@ use std::task::{Context, Poll};
 use http::{Request, Response};
 use tower_service::Service;
 
+use super::clone::CloneRequest;
 use super::error::RetryError;
-use super::layer::Terms;
 use crate::call::{AttemptResult, Trail};
-use crate::http::{failed, never_sent};
+use crate::http::{failed, item_kind, never_sent};
 use crate::limiter::Limiter;
+use crate::terms::Terms;
 use crate::tower::BoxError;
 use crate::tower::exchange::classified;
 
@@ -27,22 +28,24 @@ pub struct RetryFuture<R>(Pin<Box<dyn Future<Output = Delivered<R>> + Send>>);
 type Delivered<R> = Result<Response<R>, RetryError>;
 
 /// A request and everything needed to send it.
-pub(super) struct Delivery<S, B> {
+pub(super) struct Delivery<S, B, C> {
     /// The service that has become ready.
     pub(super) ready: S,
     pub(super) request: Request<B>,
+    pub(super) clone: C,
     pub(super) limiter: Limiter,
     pub(super) key: String,
     pub(super) terms: Arc<Terms>,
 }
 
 impl<R: Send + 'static> RetryFuture<R> {
-    pub(super) fn new<S, B>(delivery: Delivery<S, B>) -> Self
+    pub(super) fn new<S, B, C>(delivery: Delivery<S, B, C>) -> Self
     where
         S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
         S::Error: Into<BoxError>,
         S::Future: Send,
-        B: Clone + Send + 'static,
+        C: CloneRequest<B> + Send + 'static,
+        B: Send + 'static,
     {
         Self(Box::pin(deliver(delivery)))
     }
@@ -66,26 +69,42 @@ impl<R> fmt::Debug for RetryFuture<R> {
     }
 }
 
-async fn deliver<S, B, R>(delivery: Delivery<S, B>) -> Delivered<R>
+async fn deliver<S, B, C, R>(delivery: Delivery<S, B, C>) -> Delivered<R>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone,
     S::Error: Into<BoxError>,
-    B: Clone,
+    C: CloneRequest<B>,
 {
     let Delivery {
         ready,
         request,
+        clone,
         limiter,
         key,
         terms,
     } = delivery;
     let (limiter, key) = (&limiter, key.as_str());
-    let call = terms.call(limiter, key, &request);
+    let call = terms.call(limiter, key, item_kind(&request));
     let spare = ready.clone();
     let mut ready = Some(ready);
+    let mut request = Some(request);
     let ended = call.run(move |_| {
         let service = ready.take().unwrap_or_else(|| spare.clone());
-        attempt(service, request.clone(), limiter, key)
+        let kept = request
+            .as_ref()
+            .expect("it is kept, or sent for the last time");
+        let copy = clone.clone_request(kept);
+        let is_last = copy.is_none();
+        let next = copy
+            .or_else(|| request.take())
+            .expect("one of them is left");
+        let attempt = attempt(service, next, limiter, key);
+        async move {
+            match is_last {
+                true => attempt.await.last(),
+                false => attempt.await,
+            }
+        }
     });
     match ended.await {
         Ok(called) => with_trail(called.value, called.trail),

@@ -2,25 +2,24 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
-use http::Request;
-use policy::backoff::BackoffSettings;
-use policy::item::ItemKind;
 use tower_layer::Layer;
 
+use super::clone::CloneBody;
 use super::service::Retry;
-use crate::ask::Ask;
-use crate::call::Call;
-use crate::credential::Refresh;
 use crate::limiter::Limiter;
+use crate::terms::{Terms, term_setters};
 use crate::tower::UriHost;
 
 /// Adds the attempt loop to a service: every attempt waits for a permit, and a request that may be
 /// resent is, after the server's hint or the backoff.
 ///
-/// Requests are cloned, so their bodies have to be `Clone`: text, bytes, or nothing. A streamed
-/// body cannot be sent twice; use a [`LimitLayer`](crate::tower::LimitLayer) for such requests.
+/// Requests are cloned, so their bodies have to be `Clone`: text, bytes, or nothing. For other bodies
+/// [`clone_with`](Self::clone_with) takes a function that copies a request, or says that it cannot be
+/// copied and is sent only once. A [`LimitLayer`](crate::tower::LimitLayer) takes any body.
+///
+/// With the feature `reqwest`, it takes a `reqwest::Client` as it is, with requests and responses of
+/// reqwest. Bodies that are streams are sent once.
 ///
 /// Unsafe requests (POST, PATCH …) are resent only if the server cannot have acted on them, or if
 /// they have an `Idempotency-Key`. A response is held while waiting for the next attempt, because
@@ -62,54 +61,11 @@ use crate::tower::UriHost;
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct RetryLayer<K = UriHost> {
+pub struct RetryLayer<K = UriHost, C = CloneBody> {
     limiter: Limiter,
     key: K,
+    clone: C,
     terms: Terms,
-}
-
-/// Settings for every request.
-#[derive(Clone, Default)]
-pub(super) struct Terms {
-    within: Option<Duration>,
-    attempt_timeout: Option<Duration>,
-    is_background: bool,
-    retry_unsafe: bool,
-    backoff: Option<BackoffSettings>,
-    credential: Option<Arc<dyn Refresh>>,
-}
-
-impl Terms {
-    /// The call that sends `request` through the gate of `key`.
-    pub(super) fn call<'a, B>(
-        &'a self,
-        limiter: &'a Limiter,
-        key: &'a str,
-        request: &Request<B>,
-    ) -> Call<'a> {
-        let ask = if self.is_background {
-            Ask::new(key).background()
-        } else {
-            Ask::new(key)
-        };
-        let mut call = limiter.call(ask).kind(ItemKind {
-            retry_unsafe: self.retry_unsafe,
-            ..crate::http::item_kind(request)
-        });
-        if let Some(within) = self.within {
-            call = call.within(within);
-        }
-        if let Some(timeout) = self.attempt_timeout {
-            call = call.attempt_timeout(timeout);
-        }
-        if let Some(backoff) = &self.backoff {
-            call = call.backoff(backoff);
-        }
-        if let Some(credential) = &self.credential {
-            call = call.credential(credential.as_ref());
-        }
-        call
-    }
 }
 
 impl RetryLayer {
@@ -119,71 +75,73 @@ impl RetryLayer {
         Self {
             limiter,
             key: UriHost,
+            clone: CloneBody,
             terms: Terms::default(),
         }
     }
 }
 
-impl<K> RetryLayer<K> {
+impl<K, C> RetryLayer<K, C> {
     /// Sends requests through the gate that `key` names. The name is not normalised.
-    pub fn keyed_by<F>(self, key: F) -> RetryLayer<F> {
+    pub fn keyed_by<F>(self, key: F) -> RetryLayer<F, C> {
         RetryLayer {
             limiter: self.limiter,
             key,
+            clone: self.clone,
             terms: self.terms,
         }
     }
 
-    /// Bounds each request with all its waits and attempts, see [`Call::within`]. If a resend cannot
-    /// meet the bound, the last response is returned at once.
-    pub fn within(mut self, time: Duration) -> Self {
-        self.terms.within = Some(time);
-        self
+    /// Copies requests with `clone` instead of `Clone`. A request that it does not copy is sent once.
+    ///
+    /// ```
+    /// use http::Request;
+    /// use tidegate::{Limiter, tower::RetryLayer};
+    ///
+    /// /// A body that may be a stream.
+    /// enum Body {
+    ///     Text(String),
+    ///     Stream,
+    /// }
+    ///
+    /// let layer = RetryLayer::new(Limiter::new()).clone_with(|request: &Request<Body>| {
+    ///     let Body::Text(text) = request.body() else {
+    ///         return None;
+    ///     };
+    ///     let mut copy = Request::new(Body::Text(text.clone()));
+    ///     *copy.method_mut() = request.method().clone();
+    ///     *copy.uri_mut() = request.uri().clone();
+    ///     *copy.headers_mut() = request.headers().clone();
+    ///     Some(copy)
+    /// });
+    /// ```
+    pub fn clone_with<F>(self, clone: F) -> RetryLayer<K, F> {
+        RetryLayer {
+            limiter: self.limiter,
+            key: self.key,
+            clone,
+            terms: self.terms,
+        }
     }
 
-    /// Bounds each attempt; one that takes longer counts as a timeout, see
-    /// [`Call::attempt_timeout`].
-    pub fn attempt_timeout(mut self, time: Duration) -> Self {
-        self.terms.attempt_timeout = Some(time);
-        self
-    }
+    term_setters!();
+}
 
-    /// Lets interactive requests go first, but still gets at least every eighth turn.
-    pub fn background(mut self) -> Self {
-        self.terms.is_background = true;
-        self
-    }
+impl<S, K: Clone, C: Clone> Layer<S> for RetryLayer<K, C> {
+    type Service = Retry<S, K, C>;
 
-    /// Sets the delays between attempts and the maximum number of attempts.
-    pub fn backoff(mut self, backoff: BackoffSettings) -> Self {
-        self.terms.backoff = Some(backoff);
-        self
-    }
-
-    /// Declares every request safe to resend, whatever its method.
-    pub fn retry_unsafe(mut self) -> Self {
-        self.terms.retry_unsafe = true;
-        self
-    }
-
-    /// Sets the credential to refresh when the server answers 401. A service below has to add its
-    /// current value to every attempt.
-    pub fn credential(mut self, credential: Arc<dyn Refresh>) -> Self {
-        self.terms.credential = Some(credential);
-        self
+    fn layer(&self, inner: S) -> Retry<S, K, C> {
+        Retry {
+            inner,
+            limiter: self.limiter.clone(),
+            key: self.key.clone(),
+            clone: self.clone.clone(),
+            terms: Arc::new(self.terms.clone()),
+        }
     }
 }
 
-impl<S, K: Clone> Layer<S> for RetryLayer<K> {
-    type Service = Retry<S, K>;
-
-    fn layer(&self, inner: S) -> Retry<S, K> {
-        let terms = Arc::new(self.terms.clone());
-        Retry::new(inner, self.limiter.clone(), self.key.clone(), terms)
-    }
-}
-
-impl<K> fmt::Debug for RetryLayer<K> {
+impl<K, C> fmt::Debug for RetryLayer<K, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RetryLayer")
             .field("limiter", &self.limiter)

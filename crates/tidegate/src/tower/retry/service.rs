@@ -7,11 +7,12 @@ use std::task::{Context, Poll};
 use http::{Request, Response};
 use tower_service::Service;
 
+use super::clone::{CloneBody, CloneRequest};
 use super::error::RetryError;
 use super::future::{Delivery, RetryFuture};
-use super::layer::Terms;
 use crate::call::Trail;
 use crate::limiter::Limiter;
+use crate::terms::Terms;
 use crate::tower::{BoxError, RequestKey};
 
 /// A service behind the attempt loop, created by [`RetryLayer`](super::RetryLayer).
@@ -19,36 +20,29 @@ use crate::tower::{BoxError, RequestKey};
 /// It is ready when the service below is. That readiness is for the first attempt; later attempts
 /// wait for readiness after they are admitted.
 #[derive(Clone)]
-pub struct Retry<S, K> {
-    inner: S,
-    limiter: Limiter,
-    key: K,
-    terms: Arc<Terms>,
+pub struct Retry<S, K, C = CloneBody> {
+    pub(in crate::tower) inner: S,
+    pub(in crate::tower) limiter: Limiter,
+    pub(super) key: K,
+    pub(super) clone: C,
+    pub(in crate::tower) terms: Arc<Terms>,
 }
 
-impl<S, K> Retry<S, K> {
-    pub(super) fn new(inner: S, limiter: Limiter, key: K, terms: Arc<Terms>) -> Self {
-        Self {
-            inner,
-            limiter,
-            key,
-            terms,
-        }
-    }
-
+impl<S, K, C> Retry<S, K, C> {
     /// The service below.
     pub fn inner(&self) -> &S {
         &self.inner
     }
 }
 
-impl<S, K, B, R> Service<Request<B>> for Retry<S, K>
+impl<S, K, C, B, R> Service<Request<B>> for Retry<S, K, C>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
     S::Error: Into<BoxError>,
     S::Future: Send,
     K: RequestKey<B>,
-    B: Clone + Send + 'static,
+    C: CloneRequest<B> + Clone + Send + 'static,
+    B: Send + 'static,
     R: Send + 'static,
 {
     type Response = Response<R>;
@@ -71,6 +65,7 @@ where
             Ok(key) => RetryFuture::new(Delivery {
                 ready,
                 request,
+                clone: self.clone.clone(),
                 limiter: self.limiter.clone(),
                 key,
                 terms: Arc::clone(&self.terms),
@@ -80,7 +75,7 @@ where
     }
 }
 
-impl<S: fmt::Debug, K> fmt::Debug for Retry<S, K> {
+impl<S: fmt::Debug, K, C> fmt::Debug for Retry<S, K, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Retry")
             .field("inner", &self.inner)
