@@ -40,6 +40,7 @@ use state::{CallState, Next, PermitSource};
 
 /// The result of a completed call.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct CallResult<T> {
     /// The value of the last attempt.
     pub value: T,

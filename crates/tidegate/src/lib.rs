@@ -48,7 +48,7 @@
 //! | [`Clock`], [`ManualClock`] | real and virtual time | [time](guide::time) |
 //! | [`event`], [`Snapshot`] | what happens, and the current state | [events](guide::events) |
 //!
-//! The decisions are made by the crate [`policy`]. Its types that appear in this API are
+//! The decisions are made by the crate `tidegate-policy`. Its types that appear in this API are
 //! re-exported here.
 //!
 //! # Features
@@ -122,23 +122,25 @@ pub use permit::{InFlight, Permit};
 pub use pool::{Pool, PoolPermit, PoolRefusal, RefusalReason};
 pub use settings::HostSettings;
 
-/// Every decision, as plain state machines without clock or IO. Re-exported so that one dependency
-/// is enough.
-pub use policy;
+/// Classification of responses, hints about pace, keys of hosts: what code needs that reads responses
+/// itself.
+pub use policy::{classify, hint, key};
 
 pub use policy::backoff::{BackoffOptions, BackoffSettings};
+pub use policy::breaker::BreakerState;
 pub use policy::budget::{BudgetOptions, BudgetSettings};
-pub use policy::gate::{GateOptions, GateOverride, GateRecord, GateSettings, Reason};
+pub use policy::classify::Classification;
+pub use policy::gate::{GateOptions, GateOverride, GateRecord, GateSettings, GateSnapshot, Reason};
 pub use policy::hint::Hint;
 pub use policy::hosts::{HostPattern, HostPatternError, Hosts};
-pub use policy::item::{ItemKind, Safety, TerminalReason};
+pub use policy::item::{DelaySource, ItemKind, ResendReason, Safety, TerminalReason};
 pub use policy::jitter::RetryAfterJitter;
-pub use policy::ladder::{LadderOptions, LadderRecord, LadderSettings};
+pub use policy::ladder::{Disabled, LadderOptions, LadderRecord, LadderSettings};
 pub use policy::limits::Limit;
 pub use policy::line::Class;
-pub use policy::outcome::{Failure, Outcome, Phase, Verdict};
+pub use policy::outcome::{Failure, Outcome, Phase, UpstreamResponse, Verdict};
 pub use policy::pool::Balance;
 pub use policy::preset::Preset;
-pub use policy::rate::Strategy;
+pub use policy::rate::{Strategy, Why};
 pub use policy::setting::{SettingError, SettingErrors};
 pub use policy::time::{Timestamp, WallTime};

@@ -220,6 +220,7 @@ impl<'a> Responder<'a> {
                 sent,
                 trail,
                 in_flight,
+                ..
             }) => (Some(value), None, CallSummary { sent, trail }, in_flight),
             Err(CallError {
                 reason,

@@ -165,7 +165,9 @@ impl<'a> EndpointResult<'a> {
                 Some(EndpointError::Text) | None => "an error without a message".into(),
             };
         }
-        let end = self.text.floor_char_boundary(MAX_TEXT);
+        let is_end = |end: &usize| self.text.is_char_boundary(*end);
+        let longest = MAX_TEXT.min(self.text.len());
+        let end = (0..=longest).rev().find(is_end).unwrap_or_default();
         if end == self.text.len() {
             return self.text.into();
         }

@@ -64,6 +64,7 @@ impl Trail {
 
 /// One decision and its time.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct TrailStep {
     /// The time on the limiter's clock.
     pub at: Timestamp,

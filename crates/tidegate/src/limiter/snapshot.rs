@@ -29,7 +29,7 @@ pub enum Sort {
 
 impl Sort {
     /// All orders.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: &'static [Self] = &[
         Self::Admitted,
         Self::Waiting,
         Self::InFlight,
@@ -65,6 +65,7 @@ impl Sort {
 
 /// A snapshot of a limiter.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Snapshot {
     /// Totals over all gates.
     pub totals: Totals,
@@ -76,6 +77,7 @@ pub struct Snapshot {
 
 /// Totals over all gates. Counters start when the limiter is built and include evicted gates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Totals {
     /// Asks.
     pub requests: u64,
@@ -111,6 +113,7 @@ pub struct Totals {
 
 /// A snapshot of one gate.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct GateView {
     /// The gate's key.
     pub key: String,
