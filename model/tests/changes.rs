@@ -86,6 +86,45 @@ fn enabling_an_endpoint_wakes_waiting_asks() {
 }
 
 #[test]
+fn asks_at_a_pool_pass_each_other_the_places_of_its_endpoints() {
+    check(|| {
+        let mut options = GateOptions::default();
+        for (name, value) in [
+            ("shards", "1"),
+            ("strategy", "fixed"),
+            ("initial_rate", "5000"),
+            ("max_in_flight", "1"),
+            ("max_wait", "60s"),
+        ] {
+            options.set(name, value).expect("a setting of a test");
+        }
+        let gate = options.build().expect("settings of a test fit together");
+        let clock = ManualClock::new();
+        let limiter = Limiter::builder().gate(gate).clock(clock.clock()).build();
+        let pool = Pool::new("llm", &limiter);
+        for name in ["a", "b"] {
+            assert!(pool.add(name, "llm.example.com", ()));
+        }
+        let senders = [(); 3].map(|()| {
+            let pool = pool.clone();
+            thread::spawn(move || {
+                let permit = block_on(pool.acquire(Ask::any())).expect("it may wait");
+                permit.settle(&status(200));
+            })
+        });
+        // Asks look again after each change, and keep their places.
+        let person = pool.clone();
+        let person = thread::spawn(move || {
+            assert!(person.disable("b") && person.enable("b"));
+        });
+        for thread in senders.into_iter().chain([person]) {
+            thread.join().expect("no thread panics");
+        }
+        assert!(pool.view().iter().all(|endpoint| endpoint.in_flight == 0));
+    });
+}
+
+#[test]
 fn waiting_call_takes_over_a_cancelled_refresh() {
     check(|| {
         let credential = Arc::new(Credential::new("crm", 0, || {

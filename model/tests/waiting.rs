@@ -111,6 +111,30 @@ fn freed_place_in_flight_wakes_a_waiting_ask() {
 }
 
 #[test]
+fn owned_asks_wait_beside_asks_that_fail_fast() {
+    check(|| {
+        let (_, limiter) = limiter(ONE_AT_A_TIME);
+        let owned = [(); 2].map(|()| {
+            let asked = limiter.acquire_owned(KEY);
+            spawn(move || {
+                let permit = block_on(asked).expect("it may wait");
+                permit.settle(&ok());
+            })
+        });
+        let hasty = limiter.clone();
+        let hasty = spawn(move || {
+            // Nothing wakes it later: it is ready at once, one way or the other.
+            let asked = hasty.acquire(Ask::new(KEY).fail_fast());
+            if let Ok(permit) = block_on(asked) {
+                permit.settle(&ok());
+            }
+        });
+        join(owned.into_iter().chain([hasty]));
+        assert_idle(&limiter, KEY);
+    });
+}
+
+#[test]
 fn waiting_ask_is_woken_when_its_token_is_due() {
     check(|| {
         let (clock, limiter) = limiter(ONE_PER_SECOND);
@@ -401,7 +425,7 @@ fn waiting_ask_leaves_when_new_settings_allow_it() {
         let person = limiter.clone();
         let person = spawn(move || {
             let wider = settings(&[("initial_rate", "5000"), ("max_in_flight", "2")]);
-            assert!(person.set_host(KEY.parse().expect("a host"), wider));
+            assert_eq!(person.set_host(KEY.parse().expect("a host"), wider), Ok(()));
         });
         join([waits, person]);
         permit.settle(&ok());
@@ -417,7 +441,10 @@ fn of_two_changes_of_settings_none_is_lost() {
             let limiter = limiter.clone();
             let pattern: HostPattern = host.parse().expect("a host");
             spawn(move || {
-                assert!(limiter.set_host(pattern, settings(&[("max_in_flight", "7")])));
+                assert_eq!(
+                    limiter.set_host(pattern, settings(&[("max_in_flight", "7")])),
+                    Ok(())
+                );
             })
         });
         join(threads);

@@ -1,11 +1,16 @@
 //! Typed events, the only source for logs, metrics and consoles.
 //!
-//! A limiter has at most one [`EventListener`], set when it is built; to use several, write one
-//! that forwards. Without a listener no event is built. Events borrow their data, so a listener
-//! pays only for what it copies.
+//! A limiter has at most one [`EventListener`], set when it is built; a pair of listeners is one, too.
+//! Without a listener no event is built. Events borrow their data, so a listener pays only for what
+//! it copies.
+
+#[cfg(feature = "tracing")]
+mod tracing;
 
 use std::time::Duration;
 
+#[cfg(feature = "tracing")]
+pub use self::tracing::TracingListener;
 use policy::gate::{GateOverride, Reason};
 use policy::hint::Source;
 use policy::item::{ResendReason, TerminalReason};
@@ -35,6 +40,22 @@ pub trait EventListener: Send + Sync + 'static {
 impl<F: Fn(Timestamp, &Event<'_>) + Send + Sync + 'static> EventListener for F {
     fn on_event(&self, at: Timestamp, event: &Event<'_>) {
         self(at, event);
+    }
+}
+
+/// Both listeners, one after the other. Events of single asks go only to one that wants them.
+impl<A: EventListener, B: EventListener> EventListener for (A, B) {
+    fn on_event(&self, at: Timestamp, event: &Event<'_>) {
+        if !event.is_of_single_ask() || self.0.wants_everything() {
+            self.0.on_event(at, event);
+        }
+        if !event.is_of_single_ask() || self.1.wants_everything() {
+            self.1.on_event(at, event);
+        }
+    }
+
+    fn wants_everything(&self) -> bool {
+        self.0.wants_everything() || self.1.wants_everything()
     }
 }
 
@@ -195,6 +216,19 @@ pub enum Event<'a> {
 }
 
 impl Event<'_> {
+    /// Whether only listeners that want everything get it.
+    fn is_of_single_ask(&self) -> bool {
+        matches!(
+            self,
+            Self::Waiting { .. }
+                | Self::Admitted { .. }
+                | Self::Refused { .. }
+                | Self::Settled { .. }
+                | Self::Abandoned { .. }
+                | Self::RateChanged { .. }
+        )
+    }
+
     /// The event's name in logs and streams.
     pub const fn name(&self) -> &'static str {
         match self {
@@ -216,5 +250,54 @@ impl Event<'_> {
             Self::EndpointEnabled { .. } => "endpoint_enabled",
             Self::OperationEnded { .. } => "operation_ended",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use policy::outcome::Outcome;
+
+    use super::*;
+    use crate::clock::ManualClock;
+    use crate::limiter::Limiter;
+
+    /// Keeps the names of events.
+    #[derive(Clone, Default)]
+    struct Names {
+        wants_everything: bool,
+        names: Arc<Mutex<Vec<&'static str>>>,
+    }
+
+    impl EventListener for Names {
+        fn on_event(&self, _at: Timestamp, event: &Event<'_>) {
+            self.names.lock().unwrap().push(event.name());
+        }
+
+        fn wants_everything(&self) -> bool {
+            self.wants_everything
+        }
+    }
+
+    #[test]
+    fn each_of_a_pair_gets_what_it_wants() {
+        let [every, changes] = [true, false].map(|wants_everything| Names {
+            wants_everything,
+            ..Names::default()
+        });
+        let limiter = Limiter::builder()
+            .clock(ManualClock::new().clock())
+            .listener((every.clone(), changes.clone()))
+            .build();
+        let wait = Some(Duration::from_secs(7));
+        let permit = limiter.try_acquire("api.example.com").unwrap();
+        permit.settle(&Outcome::throttled(Duration::from_millis(40), wait));
+        assert_eq!(*changes.names.lock().unwrap(), ["hold_started"]);
+        let all = every.names.lock().unwrap();
+        assert!(
+            all.contains(&"admitted") && all.contains(&"hold_started"),
+            "{all:?}"
+        );
     }
 }
