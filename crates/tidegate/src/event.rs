@@ -4,11 +4,15 @@
 //! Without a listener no event is built. Events borrow their data, so a listener pays only for what
 //! it copies.
 
+#[cfg(feature = "metrics")]
+mod metrics;
 #[cfg(feature = "tracing")]
 mod tracing;
 
 use std::time::Duration;
 
+#[cfg(feature = "metrics")]
+pub use self::metrics::MetricsListener;
 #[cfg(feature = "tracing")]
 pub use self::tracing::TracingListener;
 use policy::gate::{GateOverride, Reason};

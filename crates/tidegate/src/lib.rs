@@ -62,6 +62,7 @@
 //! | `reqwest-middleware` | the same as middleware of that crate |
 //! | `tower` | module `tower`: layers that acquire permits and retry; implies `http` |
 //! | `tokio` | `Clock::tokio`, so that tests with paused time work |
+//! | `metrics` | `event::MetricsListener`: counters and histograms for the crate `metrics` |
 //! | `tracing` | `event::TracingListener`: events for the crate `tracing` |
 //!
 //! # What it costs
