@@ -36,15 +36,16 @@ fn status(status: u16) -> Outcome {
     Outcome::status(status, Duration::from_millis(1))
 }
 
-/// A pool whose two endpoints are paused, with plenty of tokens.
-fn paused() -> Arc<Pool<()>> {
+/// A pool of two endpoints with plenty of tokens.
+fn pool(set: &[(&str, &str)]) -> Pool<()> {
     let mut options = GateOptions::default();
-    for (name, value) in [
+    let common = [
         ("shards", "1"),
         ("strategy", "fixed"),
         ("initial_rate", "5000"),
         ("max_wait", "60s"),
-    ] {
+    ];
+    for (name, value) in common.iter().chain(set) {
         options.set(name, value).expect("a setting of a test");
     }
     let gate = options.build().expect("settings of a test fit together");
@@ -54,6 +55,12 @@ fn paused() -> Arc<Pool<()>> {
     for name in ["a", "b"] {
         assert!(pool.add(name, "llm.example.com", ()));
     }
+    pool
+}
+
+/// A pool whose two endpoints are paused.
+fn paused() -> Arc<Pool<()>> {
+    let pool = pool(&[]);
     for _ in 0..2 {
         let permit = block_on(pool.acquire(Ask::new(""))).expect("a new endpoint");
         permit.settle(&status(503));
@@ -88,23 +95,7 @@ fn enabling_an_endpoint_wakes_waiting_asks() {
 #[test]
 fn asks_at_a_pool_pass_each_other_the_places_of_its_endpoints() {
     check(|| {
-        let mut options = GateOptions::default();
-        for (name, value) in [
-            ("shards", "1"),
-            ("strategy", "fixed"),
-            ("initial_rate", "5000"),
-            ("max_in_flight", "1"),
-            ("max_wait", "60s"),
-        ] {
-            options.set(name, value).expect("a setting of a test");
-        }
-        let gate = options.build().expect("settings of a test fit together");
-        let clock = ManualClock::new();
-        let limiter = Limiter::builder().gate(gate).clock(clock.clock()).build();
-        let pool = Pool::new("llm", &limiter);
-        for name in ["a", "b"] {
-            assert!(pool.add(name, "llm.example.com", ()));
-        }
+        let pool = pool(&[("max_in_flight", "1")]);
         let senders = [(); 3].map(|()| {
             let pool = pool.clone();
             thread::spawn(move || {

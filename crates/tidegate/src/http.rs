@@ -30,7 +30,7 @@
 
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use policy::classify;
 use policy::hint::{self, Hint};
 use policy::key::normalize;
@@ -196,10 +196,15 @@ pub fn key(uri: &Uri) -> Result<String, KeyError> {
 /// assert!(item_kind(&charge).has_idempotency_key);
 /// ```
 pub fn item_kind<B>(request: &Request<B>) -> ItemKind {
-    let key = request.headers().get("idempotency-key");
+    kind_of(request.method(), request.headers())
+}
+
+/// The same for requests of other types.
+pub(crate) fn kind_of(method: &Method, headers: &HeaderMap) -> ItemKind {
+    let key = headers.get("idempotency-key");
     ItemKind {
         has_idempotency_key: key.is_some_and(|key| !key.is_empty()),
-        ..ItemKind::of(request.method().as_str())
+        ..ItemKind::of(method.as_str())
     }
 }
 

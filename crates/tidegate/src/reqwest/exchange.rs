@@ -14,7 +14,7 @@ use reqwest::{Request, Response};
 use super::body::Received;
 use crate::call::{Attempt, AttemptError, AttemptResult, BoxError, Call, CallError, Trail};
 use crate::failure::{links, never_sent, recognise};
-use crate::http::Head;
+use crate::http::{Head, kind_of};
 use crate::limiter::Limiter;
 #[cfg(feature = "tower")]
 use crate::permit::Permit;
@@ -26,15 +26,6 @@ pub(crate) fn key_of(request: &Request) -> Result<String, KeyError> {
     match url.port() {
         Some(port) => normalize(&format!("{}://{host}:{port}", url.scheme())),
         None => normalize(&format!("{}://{host}", url.scheme())),
-    }
-}
-
-/// Whether a request is safe to resend, by its method and `Idempotency-Key`.
-pub(crate) fn item_kind(request: &Request) -> ItemKind {
-    let key = request.headers().get("idempotency-key");
-    ItemKind {
-        has_idempotency_key: key.is_some_and(|key| !key.is_empty()),
-        ..ItemKind::of(request.method().as_str())
     }
 }
 
@@ -62,7 +53,7 @@ impl<'a> Exchange<'a> {
     ) -> Self {
         Self {
             limiter,
-            call: call(item_kind(&request)),
+            call: call(kind_of(request.method(), request.headers())),
             rules: limiter.rules(key),
             request,
         }
