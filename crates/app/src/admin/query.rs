@@ -14,11 +14,10 @@ pub(super) fn read(
     mut take: impl FnMut(&str, &str) -> Option<Result<(), String>>,
 ) -> Result<(), Refused> {
     for (name, value) in url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
-        let value = value.trim();
-        let detail = match take(&name, value) {
+        let detail = match take(&name, &value) {
             Some(Ok(())) => continue,
             Some(Err(expected)) => {
-                format!("`{name}` is `{}`, expected {expected}", shortened(value))
+                format!("`{name}` is `{}`, expected {expected}", shortened(&value))
             }
             None => {
                 let (name, expected) = (shortened(&name), alternatives(names));

@@ -377,6 +377,10 @@ fn lists_pages_by_filter_while_others_arrive() {
     assert_eq!(running.list(&format!("id={}", ids[3])), [&*ids[3]]);
     assert_eq!(running.list("id=op_").len(), 6);
     assert!(running.list("id=op_x").is_empty());
+    // White space, and a control character that counts as such, are text like any other.
+    for query in ["id=%C2%85", "type=%20", "key=+"] {
+        assert!(running.list(query).is_empty());
+    }
     let counts = json!({
         "available": 5, "running": 0, "retryable": 0, "completed": 0, "failed": 1,
         "conflict": 0, "cancelled": 0,
