@@ -19,7 +19,7 @@ use std::mem::{self, MaybeUninit};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker, ready};
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use http::{HeaderMap, Method, Request, Response};
 use hyper::body::Frame;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
@@ -40,6 +40,8 @@ pub(super) struct Http1Connection {
     is_head: bool,
     /// The beginning of a response's head.
     partial: Vec<u8>,
+    /// How many informational responses and empty lines came before it.
+    preliminaries: u8,
     /// What was read and belongs to the body, or lies behind it.
     unread: Bytes,
     body: BodyDecoder,
@@ -91,6 +93,10 @@ const LONG: u64 = 8 << 10;
 /// As much as is read at once then.
 const MAX_LONG_READ: usize = 64 << 10;
 
+/// As many informational responses, and ends of lines, as come before a response at most. More than
+/// servers send, who may say every few seconds that they still work on it.
+const MAX_PRELIMINARIES: u8 = 100;
+
 /// The longest head, as for requests.
 const MAX_HEAD: usize = 256 << 10;
 
@@ -102,6 +108,7 @@ impl Http1Connection {
             writer: RequestWriter::default(),
             is_head: false,
             partial: Vec::new(),
+            preliminaries: 0,
             unread: Bytes::new(),
             body: BodyDecoder::Length(0),
             buffer: BytesMut::new(),
@@ -117,6 +124,7 @@ impl Http1Connection {
     /// would be copied with it.
     pub(super) fn begin(&mut self, request: Request<RequestBody>) {
         self.has_received = false;
+        self.preliminaries = 0;
         self.is_head = *request.method() == Method::HEAD;
         self.headers = self.writer.begin(request);
     }
@@ -176,13 +184,14 @@ impl Http1Connection {
                 self.unread = mem::take(&mut self.partial).into();
             }
             loop {
+                self.skip_empty_lines()?;
                 match parse_head(&mut self.unread, self.is_head, &mut self.headers)? {
                     Parsed::Head(head) => {
                         self.is_kept_alive &= head.is_kept_alive;
                         self.body = head.body;
                         return Poll::Ready(Ok(head.response));
                     }
-                    Parsed::Informational => {}
+                    Parsed::Informational => self.count_preliminary()?,
                     Parsed::Partial => break,
                 }
             }
@@ -190,6 +199,23 @@ impl Http1Connection {
                 return Poll::Ready(Err(InvalidResponse("a head that is too long").into()));
             }
             self.partial = mem::take(&mut self.unread).into();
+        }
+    }
+
+    /// Some servers send an empty line behind a body, which may come only after the next request.
+    fn skip_empty_lines(&mut self) -> Result<(), InvalidResponse> {
+        while let Some(b'\r' | b'\n') = self.unread.first() {
+            self.unread.advance(1);
+            self.count_preliminary()?;
+        }
+        Ok(())
+    }
+
+    fn count_preliminary(&mut self) -> Result<(), InvalidResponse> {
+        self.preliminaries += 1;
+        match self.preliminaries > MAX_PRELIMINARIES {
+            true => Err(InvalidResponse("no end of informational responses")),
+            false => Ok(()),
         }
     }
 

@@ -78,10 +78,13 @@ pub(super) fn parse_head(
         headers.append(name, value);
     }
     let body = framing.body(status, is_head, is_http10)?;
-    if framing.has_encoding && framing.length.is_some() {
-        // It says nothing next to an encoding. The two together are how responses are smuggled.
+    if framing.are_ambiguous(status) {
         headers.remove(header::CONTENT_LENGTH);
         framing.is_kept_alive = false;
+    } else if framing.repeats_length
+        && let Some(length) = framing.length
+    {
+        headers.insert(header::CONTENT_LENGTH, length.into());
     }
     let mut response = Response::new(());
     let reason = head.reason.unwrap_or_default();
@@ -110,11 +113,20 @@ pub(super) fn parse_head(
 #[derive(Debug, Default)]
 struct FramingHeaders {
     length: Option<u64>,
-    has_encoding: bool,
-    /// The last encoding is `chunked`.
-    is_chunked: bool,
+    /// The length is written more than once.
+    repeats_length: bool,
+    encoding: Option<Encoding>,
     is_kept_alive: bool,
     has_close: bool,
+}
+
+/// How a body is encoded for its transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Encoding {
+    /// In chunks, and in no other way.
+    Chunked,
+    /// In a way that was not asked for: what is behind it cannot be passed on without its name.
+    Other,
 }
 
 impl FramingHeaders {
@@ -126,13 +138,15 @@ impl FramingHeaders {
                 if self.length.is_some_and(|other| other != length) {
                     return Err(InvalidResponse("two lengths"));
                 }
+                self.repeats_length = self.length.is_some();
                 self.length = Some(length);
             }
         } else if *name == header::TRANSFER_ENCODING {
-            self.has_encoding = true;
-            self.is_chunked = words(value)
-                .last()
-                .is_some_and(|word| word.eq_ignore_ascii_case(b"chunked"));
+            let is_chunked = value.as_bytes().eq_ignore_ascii_case(b"chunked");
+            self.encoding = Some(match (self.encoding, is_chunked) {
+                (None, true) => Encoding::Chunked,
+                _ => Encoding::Other,
+            });
         } else if *name == header::CONNECTION {
             let mut words = words(value);
             self.has_close |= words
@@ -152,16 +166,22 @@ impl FramingHeaders {
         is_http10: bool,
     ) -> Result<BodyDecoder, InvalidResponse> {
         let has_no_body = matches!(status.as_u16(), 101 | 204 | 304);
-        Ok(match self.length {
-            _ if is_head || has_no_body => BodyDecoder::Length(0),
-            _ if self.has_encoding && is_http10 => {
-                return Err(InvalidResponse("an encoding in HTTP/1.0"));
-            }
-            _ if self.is_chunked => BodyDecoder::Chunked(Box::default()),
-            _ if self.has_encoding => BodyDecoder::UntilClose,
-            Some(length) => BodyDecoder::Length(length),
-            None => BodyDecoder::UntilClose,
-        })
+        match (self.encoding, self.length) {
+            _ if is_head || has_no_body => Ok(BodyDecoder::Length(0)),
+            (Some(_), _) if is_http10 => Err(InvalidResponse("an encoding in HTTP/1.0")),
+            (Some(Encoding::Other), _) => Err(InvalidResponse("an unknown transfer encoding")),
+            (Some(Encoding::Chunked), _) => Ok(BodyDecoder::Chunked(Box::default())),
+            (None, Some(length)) => Ok(BodyDecoder::Length(length)),
+            (None, None) => Ok(BodyDecoder::UntilClose),
+        }
+    }
+
+    /// Do the headers leave open where the next response begins? Of an encoding next to a length, one
+    /// is wrong. A 204 has no body, but a server that names one may send it.
+    fn are_ambiguous(&self, status: StatusCode) -> bool {
+        let names_body = self.encoding.is_some() || self.length.is_some_and(|length| length > 0);
+        (self.encoding.is_some() && self.length.is_some())
+            || (status == StatusCode::NO_CONTENT && names_body)
     }
 }
 
@@ -258,6 +278,8 @@ pub(super) struct ChunkDecoder {
     part: ChunkPart,
     /// The beginning of a line whose end has not come yet, or the trailers so far.
     kept: BytesMut,
+    /// How long the extensions of all chunks were.
+    extensions: usize,
 }
 
 /// Where in a chunked body the next byte is.
@@ -273,7 +295,8 @@ enum ChunkPart {
     End,
 }
 
-/// The longest line with a chunk's size, and the longest trailers.
+/// The longest line with a chunk's size, the longest extensions of all chunks, and the longest
+/// trailers.
 const MAX_KEPT: usize = 16 << 10;
 
 impl ChunkDecoder {
@@ -316,7 +339,12 @@ impl ChunkDecoder {
                 }
                 _ => {
                     let size = chunk_size(&self.kept);
-                    self.part = match size.ok_or(InvalidResponse("the size of a chunk"))? {
+                    let (size, extension) = size.ok_or(InvalidResponse("the size of a chunk"))?;
+                    self.extensions += extension;
+                    if self.extensions > MAX_KEPT {
+                        return Err(InvalidResponse("too long extensions of chunks"));
+                    }
+                    self.part = match size {
                         0 => ChunkPart::Trailers,
                         size => ChunkPart::Data(size),
                     };
@@ -358,17 +386,16 @@ impl ChunkDecoder {
 }
 
 /// The size of a chunk, from its line: hexadecimal digits, and perhaps an extension, which says
-/// nothing that anyone uses.
-fn chunk_size(line: &[u8]) -> Option<u64> {
+/// nothing that anyone uses. With the length of that.
+fn chunk_size(line: &[u8]) -> Option<(u64, usize)> {
     let line = line.strip_suffix(b"\r\n")?;
     let end = line.iter().position(|byte| !byte.is_ascii_hexdigit());
     let (digits, rest) = line.split_at(end.unwrap_or(line.len()));
     let rest = rest.trim_ascii_start();
     let is_extension = rest.is_empty() || (rest.starts_with(b";") && !rest.contains(&b'\r'));
     let digits = std::str::from_utf8(digits).ok()?;
-    is_extension
-        .then(|| u64::from_str_radix(digits, 16).ok())
-        .flatten()
+    let size = u64::from_str_radix(digits, 16).ok()?;
+    is_extension.then_some((size, rest.len()))
 }
 
 #[cfg(test)]
@@ -450,19 +477,48 @@ mod tests {
         );
         check(
             "GET",
-            "1 200 OK\r\ntransfer-encoding: gzip, Chunked",
+            "1 200 OK\r\ntransfer-encoding: Chunked",
             Some((chunked(), true)),
         );
+        for encodings in [
+            "gzip",
+            "gzip, chunked",
+            "chunked, chunked",
+            "chunked;x=y",
+            "chunked\r\ntransfer-encoding: chunked",
+            "chunked\r\ntransfer-encoding: gzip",
+            "",
+        ] {
+            check(
+                "GET",
+                &format!("1 200 OK\r\ntransfer-encoding: {encodings}"),
+                None,
+            );
+        }
+        check("GET", "1 204 x\r\ncontent-length: 5", length(0, false));
+        check("GET", "1 204 x\r\ncontent-length: 0", length(0, true));
         check(
             "GET",
-            "1 200 OK\r\ntransfer-encoding: chunked\r\ntransfer-encoding: gzip",
-            Some((BodyDecoder::UntilClose, false)),
+            "1 204 x\r\ntransfer-encoding: chunked",
+            length(0, false),
         );
         check("GET", "0 200 OK\r\ntransfer-encoding: chunked", None);
         let both = "1 200 OK\r\ncontent-length: 5\r\ntransfer-encoding: chunked";
         check("GET", both, Some((chunked(), false)));
         let head = head(&format!("HTTP/1.{both}\r\n\r\n")).unwrap();
         assert!(!head.response.headers().contains_key("content-length"));
+    }
+
+    #[test]
+    fn passes_on_a_repeated_length_once() {
+        for lines in [
+            "content-length: 5, 5",
+            "content-length: 5\r\ncontent-length: 5",
+        ] {
+            let head = head(&format!("HTTP/1.1 200 OK\r\n{lines}\r\n\r\n")).unwrap();
+            let values = head.response.headers().get_all("content-length");
+            assert_eq!(values.iter().collect::<Vec<_>>(), ["5"], "{lines}");
+        }
     }
 
     #[test]
@@ -578,5 +634,7 @@ mod tests {
         check_chunks(&long, None);
         let long = format!("0\r\na: {}\r\n\r\n", "x".repeat(MAX_KEPT));
         check_chunks(&long, None);
+        let many = format!("1;{}\r\na\r\n", "x".repeat(100)).repeat(MAX_KEPT / 100);
+        check_chunks(&format!("{many}0\r\n\r\n"), None);
     }
 }

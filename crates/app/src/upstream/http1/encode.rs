@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
-use http::{HeaderMap, HeaderName, Request, header};
+use http::{HeaderMap, HeaderName, Method, Request, header};
 use hyper::body::{Body, Frame};
 use tokio::io::AsyncWrite;
 
@@ -60,20 +60,26 @@ impl RequestWriter {
             },
         };
         let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
+        let root = match path.starts_with(['/', '*']) {
+            true => "",
+            false => "/",
+        };
         put(
             &mut self.before,
-            &[head.method.as_str(), " ", path, " HTTP/1.1\r\n"],
+            &[head.method.as_str(), " ", root, path, " HTTP/1.1\r\n"],
         );
+        let mut has_length = expects_body(&head.method);
         for (name, value) in &head.headers {
             // The framing is ours: two servers must not read a request differently.
-            let is_framing = name == header::CONTENT_LENGTH || name == header::TRANSFER_ENCODING;
-            if !is_framing || (value == "0" && body.is_end_stream()) {
+            let is_length = name == header::CONTENT_LENGTH;
+            has_length |= is_length;
+            if !is_length && name != header::TRANSFER_ENCODING {
                 put_header(&mut self.before, name, value.as_bytes());
             }
         }
         // Writing into memory cannot fail.
         _ = match &self.framing {
-            Framing::Length(0) if body.is_end_stream() => write!(self.before, "\r\n"),
+            Framing::Length(0) if !has_length => write!(self.before, "\r\n"),
             Framing::Length(length) => write!(self.before, "content-length: {length}\r\n\r\n"),
             Framing::Chunked(_) => write!(self.before, "transfer-encoding: chunked\r\n\r\n"),
         };
@@ -197,6 +203,11 @@ impl RequestWriter {
         }
         Poll::Ready(Ok(true))
     }
+}
+
+/// Do servers expect a body with it, so that some refuse a request that does not say it has none?
+fn expects_body(method: &Method) -> bool {
+    matches!(*method, Method::POST | Method::PUT | Method::PATCH)
 }
 
 /// The trailers that a request announces. Others are not sent: a server that was not told of them

@@ -233,6 +233,27 @@ fn refuses_what_is_not_http_and_endless_heads() {
     }
 }
 
+#[test]
+fn ends_a_flood_of_informational_responses_and_empty_lines() {
+    for (flood, count) in [
+        ("HTTP/1.1 100 Continue\r\n\r\n", MAX_PRELIMINARIES),
+        ("\r\n", MAX_PRELIMINARIES / 2),
+    ] {
+        let response = "HTTP/1.1 204 x\r\n\r\n";
+        for more in [0, 1] {
+            run(async {
+                let text = flood.repeat(usize::from(count) + more) + response;
+                let pieces: Vec<&[u8]> = text.as_bytes().chunks(1).collect();
+                let received = receive(&pieces).await.map(|(status, ..)| status);
+                match more {
+                    0 => assert_eq!(received.unwrap(), 204),
+                    _ => assert!(matches!(received, Err(Http1Error::Invalid(_)))),
+                }
+            });
+        }
+    }
+}
+
 /// The bytes that a request is written as.
 async fn written(request: Request<RequestBody>) -> String {
     let (near, mut far) = duplex(1 << 20);
@@ -259,7 +280,7 @@ fn writes_heads_and_bodies_with_framing_of_its_own() {
         headers.append("transfer-encoding", "chunked".parse().unwrap());
         assert_eq!(
             written(request).await,
-            "PUT /a/b?c=d HTTP/1.1\r\nhost: h\r\na: 1\r\na: 2\r\n\r\n"
+            "PUT /a/b?c=d HTTP/1.1\r\nhost: h\r\na: 1\r\na: 2\r\ncontent-length: 0\r\n\r\n"
         );
         let mut request = Request::new(RequestBody::whole(Bytes::from("body")));
         *request.method_mut() = Method::POST;
@@ -279,6 +300,54 @@ fn writes_heads_and_bodies_with_framing_of_its_own() {
             written(request).await,
             "POST / HTTP/1.1\r\ncontent-length: 0\r\n\r\n"
         );
+    });
+}
+
+#[test]
+fn names_an_empty_body_once_and_no_encoding() {
+    for (method, fields, expected) in [
+        (Method::POST, &[][..], "content-length: 0\r\n"),
+        (Method::PATCH, &["content-length"], "content-length: 0\r\n"),
+        (Method::DELETE, &["content-length"], "content-length: 0\r\n"),
+        (
+            Method::PUT,
+            &["content-length", "content-length"],
+            "content-length: 0\r\n",
+        ),
+        (Method::GET, &["transfer-encoding"], ""),
+        (Method::GET, &[], ""),
+        (Method::DELETE, &[], ""),
+    ] {
+        run(async {
+            let mut request = Request::new(RequestBody::EMPTY);
+            *request.method_mut() = method.clone();
+            for name in fields {
+                let value = "0".parse().unwrap();
+                request.headers_mut().append(*name, value);
+            }
+            let expected = format!("{method} / HTTP/1.1\r\n{expected}\r\n");
+            assert_eq!(written(request).await, expected);
+        });
+    }
+}
+
+#[test]
+fn writes_a_path_for_an_address_without_one() {
+    run(async {
+        for (uri, path) in [
+            ("http://h?a=b", "/?a=b"),
+            ("http://h", "/"),
+            ("/x?y", "/x?y"),
+        ] {
+            let mut request = Request::new(RequestBody::EMPTY);
+            *request.uri_mut() = uri.parse().unwrap();
+            let expected = format!("GET {path} HTTP/1.1\r\n\r\n");
+            assert_eq!(written(request).await, expected);
+        }
+        let mut request = Request::new(RequestBody::EMPTY);
+        *request.method_mut() = Method::OPTIONS;
+        *request.uri_mut() = "*".parse().unwrap();
+        assert_eq!(written(request).await, "OPTIONS * HTTP/1.1\r\n\r\n");
     });
 }
 
