@@ -15,6 +15,7 @@ use events::Forwarder;
 pub use events::{EventHub, EventKinds, NextEvent, PublishedEvent, Subscription};
 pub(crate) use events::{disabled_text, millis, unix_millis};
 
+use crate::descriptors::{self, Descriptors};
 use crate::log::{Log, Logs};
 use crate::metrics::{GateCollector, LogCollector, Metrics};
 use crate::settings::Settings;
@@ -26,6 +27,7 @@ pub struct Core {
     limiter: Limiter,
     events: Arc<EventHub>,
     upstream: Upstream,
+    descriptors: Arc<Descriptors>,
     metrics: Metrics,
     log: Log,
     workers: usize,
@@ -44,13 +46,15 @@ impl Core {
             .build();
         let job_slots = settings.jobs.max_running as usize;
         let metrics = Metrics::new();
+        let descriptors = Arc::new(Descriptors::new(descriptors::limit()));
         metrics.register(GateCollector::new(limiter.clone()));
         metrics.register(LogCollector::new(log.clone()));
         Arc::new(Self {
             limiter,
             events,
             // One more for operations, and one for each job that runs.
-            upstream: Upstream::new(workers + 1 + job_slots),
+            upstream: Upstream::new(workers + 1 + job_slots, Arc::clone(&descriptors)),
+            descriptors,
             metrics,
             log,
             workers,
@@ -83,6 +87,11 @@ impl Core {
     /// The client of all upstreams, for `exchange`.
     pub(crate) fn upstream(&self) -> &Upstream {
         &self.upstream
+    }
+
+    /// The shares that connections have of the process's descriptors.
+    pub(crate) fn descriptors(&self) -> &Descriptors {
+        &self.descriptors
     }
 
     /// What is counted and measured.

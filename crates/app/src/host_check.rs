@@ -6,7 +6,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use http::uri::Authority;
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderValue, header};
 
 use crate::settings::Settings;
 
@@ -32,17 +32,18 @@ impl AcceptedHosts {
 
     /// Does the `Host` of a request name this listener?
     pub(crate) fn accepts_request(&self, headers: &HeaderMap) -> bool {
-        let mut hosts = headers.get_all(header::HOST).iter();
-        match (hosts.next(), hosts.next()) {
-            // HTTP/1.0 has no `Host`, and no browser speaks it.
-            (None, _) => true,
-            (Some(host), None) if self.usual.iter().any(|usual| host == usual) => true,
-            (Some(host), None) => {
-                let authority = Authority::try_from(host.as_bytes());
-                authority.is_ok_and(|authority| self.accepts(&authority))
-            }
-            (Some(_), Some(_)) => false,
-        }
+        one_host(headers).is_ok_and(|host| self.accepts_host(host))
+    }
+
+    /// Does this `Host` name this listener?
+    pub(crate) fn accepts_host(&self, host: Option<&HeaderValue>) -> bool {
+        // HTTP/1.0 need not have one, and no browser speaks it.
+        host.is_none_or(|host| {
+            let is_usual = self.usual.iter().any(|usual| host == usual);
+            is_usual
+                || Authority::try_from(host.as_bytes())
+                    .is_ok_and(|authority| self.accepts(&authority))
+        })
     }
 
     /// Does this authority name this listener?
@@ -63,6 +64,19 @@ impl AcceptedHosts {
     }
 }
 
+/// A request has several `Host` headers.
+#[derive(Debug)]
+pub(crate) struct SeveralHosts;
+
+/// The `Host` of a request, if it has one.
+pub(crate) fn one_host(headers: &HeaderMap) -> Result<Option<&HeaderValue>, SeveralHosts> {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (host, None) => Ok(host),
+        (_, Some(_)) => Err(SeveralHosts),
+    }
+}
+
 /// Is this `localhost` or a name below it? Those are loopback by definition (RFC 6761): they
 /// belong to this machine, and need not be resolved. Any case, with or without a dot at the end.
 pub(crate) fn is_localhost(host: &str) -> bool {
@@ -76,8 +90,6 @@ pub(crate) fn is_localhost(host: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
-
     use super::*;
 
     fn accepts(host: &str) -> bool {

@@ -12,6 +12,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::admin::{Admin, AdminError, TourGuide};
 use crate::check::UNSUPPORTED;
 use crate::core::Core;
+use crate::descriptors;
 use crate::gateway::{Gateway, StartError};
 use crate::jobs::{JobWorker, Jobs};
 use crate::log::Log;
@@ -95,6 +96,8 @@ impl Server {
     ///
     /// If something cannot be started; then nothing is.
     pub fn start(settings: Settings, logs: Logs) -> Result<Self, ServeError> {
+        // First, because everything else is measured by it.
+        descriptors::raise_limit();
         let listen = settings.server.listen;
         let clock = Clock::system();
         let log = Log::new(logs.sink, logs.format, logs.filter, &clock);

@@ -13,6 +13,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
+use crate::descriptors::UpstreamDescriptor;
+
 /// A connection whose writes time out.
 #[derive(Debug)]
 pub(crate) struct WriteTimeout<T> {
@@ -20,6 +22,7 @@ pub(crate) struct WriteTimeout<T> {
     timeout: Duration,
     /// Made when a write has to wait, which most do not.
     stall: Option<Pin<Box<Sleep>>>,
+    _descriptor: Option<UpstreamDescriptor>,
 }
 
 impl<T> WriteTimeout<T> {
@@ -29,6 +32,15 @@ impl<T> WriteTimeout<T> {
             inner,
             timeout,
             stall: None,
+            _descriptor: None,
+        }
+    }
+
+    /// The same connection, to an upstream: it uses this descriptor.
+    pub(crate) fn holding(self, descriptor: UpstreamDescriptor) -> Self {
+        Self {
+            _descriptor: Some(descriptor),
+            ..self
         }
     }
 

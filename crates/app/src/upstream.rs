@@ -40,6 +40,7 @@ use http1::Http1Connection;
 use request_body::Progress;
 use response_body::BodySource;
 
+use crate::descriptors::Descriptors;
 use crate::timer::ReusableTimer;
 
 /// Timeouts of one attempt.
@@ -61,10 +62,11 @@ pub(crate) struct Upstream {
 }
 
 impl Upstream {
-    /// A client with connections for so many workers, which dials public addresses only.
-    pub(crate) fn new(workers: usize) -> Self {
+    /// A client with connections for so many workers, which dials public addresses only and uses no
+    /// more than its share of `descriptors`.
+    pub(crate) fn new(workers: usize, descriptors: Arc<Descriptors>) -> Self {
         Self {
-            connector: Connector::new(Addresses::default()),
+            connector: Connector::new(Addresses::default(), descriptors),
             destinations: Arc::new(Destinations::new(workers)),
         }
     }

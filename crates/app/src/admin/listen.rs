@@ -33,6 +33,7 @@ use super::token::{Token, TokenError};
 use crate::gateway::RequestTrails;
 use crate::host_check::AcceptedHosts;
 use crate::jobs::{Jobs, StatusClient};
+use crate::listener;
 use crate::state::State;
 
 /// An admin API that serves.
@@ -81,8 +82,7 @@ impl Admin {
         let token = Token::open(&server.data)?;
         let address = server.admin;
         let listen = |error| AdminError::Listen { address, error };
-        let listener = TcpListener::bind(address).map_err(listen)?;
-        listener.set_nonblocking(true).map_err(listen)?;
+        let listener = listener::bind(address).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
         let cookies = Cookies::new(token.clone(), address.port(), state.clock().clone());
         let admin = Arc::new(AdminState::new(state, trails, jobs));

@@ -35,7 +35,7 @@ pub enum GatewayError {
         /// From now on; `None` if a person has to enable one.
         wait: Option<Duration>,
     },
-    /// No place in flight was free before its deadline.
+    /// No place in flight was free before its deadline; at an endpoint that recovers there is one.
     InFlight,
     /// The process has no descriptor left for a connection.
     NoDescriptors,
@@ -215,7 +215,7 @@ impl GatewayError {
             }
             Self::NoEndpoint { wait } => after("every endpoint of this pool is paused", wait),
             Self::InFlight => {
-                "as many requests are in flight as may be (`max_in_flight`), and none ended in time"
+                "as many requests are in flight as may be (`max_in_flight`; one while an endpoint recovers), and none ended in time"
                     .to_owned()
             }
             Self::NoDescriptors => {
@@ -273,7 +273,7 @@ impl GatewayError {
                 "the `Idempotency-Key` belongs to another request; use a new one".to_owned()
             }
             Self::BadRequest => {
-                "expected an HTTP/1.1 request with one length: `Content-Length` or `Transfer-Encoding: chunked`, not both"
+                "expected an HTTP/1.1 request with one `Host`, one length (`Content-Length` or `Transfer-Encoding: chunked`, not both) and a body framed by it"
                     .to_owned()
             }
         }

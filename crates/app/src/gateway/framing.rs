@@ -1,11 +1,11 @@
-//! Finds requests that carry both `Content-Length` and `Transfer-Encoding`.
+//! Finds requests whose framing contradicts itself or can be read in two ways: a `Content-Length` next
+//! to a `Transfer-Encoding`, more than one of either, and any encoding but `chunked`.
 //!
 //! Two servers may disagree about where such a request ends, which is how requests are smuggled.
-//! hyper goes by the encoding, removes the length and closes the connection afterwards, so the
-//! gateway's code never sees the conflict. This scanner follows the bytes that a client sends, on
-//! their way to hyper: heads line by line, bodies by their length, so that it knows where the next
-//! head begins. It decides nothing else. Bytes that it cannot follow are bytes that hyper refuses;
-//! it stops there.
+//! hyper removes or joins some of these headers, so the gateway's code never sees the conflict. This
+//! scanner follows the bytes that a client sends, on their way to hyper: heads line by line, bodies by
+//! their length, so that it knows where the next head begins. It decides nothing else. Bytes that it
+//! cannot follow are bytes that hyper refuses; it stops there.
 
 use std::mem;
 
@@ -43,6 +43,7 @@ enum Part {
 struct Head {
     length: Option<Length>,
     is_encoded: bool,
+    is_ambiguous: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,15 +136,14 @@ impl FramingScanner {
     fn end_head(&mut self) -> Part {
         let head = mem::take(&mut self.head);
         self.heads += 1;
+        if head.is_ambiguous {
+            self.conflict.get_or_insert(self.heads);
+        }
         match (head.length, head.is_encoded) {
-            (None, false) | (Some(Length::Bytes(0)), false) => Part::RequestLine,
+            (_, true) => Part::ChunkSize,
+            (None | Some(Length::Bytes(0)), false) => Part::RequestLine,
             (Some(Length::Bytes(length)), false) => Part::Body(length),
             (Some(Length::Unreadable), false) => Part::Unknown,
-            (None, true) => Part::ChunkSize,
-            (Some(_), true) => {
-                self.conflict.get_or_insert(self.heads);
-                Part::ChunkSize
-            }
         }
     }
 }
@@ -159,10 +159,17 @@ impl Head {
                 if let Some(value) = value(b"content-length") {
                     let length = std::str::from_utf8(value.trim_ascii());
                     let length = length.ok().and_then(|length| length.parse().ok());
+                    self.is_ambiguous |= self.length.is_some() || self.is_encoded;
                     self.length = Some(length.map_or(Length::Unreadable, Length::Bytes));
                 }
             }
-            Some(b't' | b'T') => self.is_encoded |= value(b"transfer-encoding").is_some(),
+            Some(b't' | b'T') => {
+                if let Some(value) = value(b"transfer-encoding") {
+                    let is_chunked = value.trim_ascii().eq_ignore_ascii_case(b"chunked");
+                    self.is_ambiguous |= self.length.is_some() || self.is_encoded || !is_chunked;
+                    self.is_encoded = true;
+                }
+            }
             _ => {}
         }
     }
@@ -201,6 +208,23 @@ mod tests {
         assert_eq!(conflict(CONFLICT), Some(1));
         let other = "POST / HTTP/1.1\ntransfer-encoding:chunked\nContent-Length:3\n\n";
         assert_eq!(conflict(other), Some(1));
+    }
+
+    #[test]
+    fn finds_repeated_lengths_and_other_encodings() {
+        for lines in [
+            "content-length: 3\r\nContent-Length: 3",
+            "transfer-encoding: chunked\r\ntransfer-encoding: chunked",
+            "transfer-encoding: gzip, chunked",
+            "transfer-encoding: chunked, identity",
+            "transfer-encoding: identity",
+            "transfer-encoding: chunked;q=1",
+            "transfer-encoding: \x0bchunked",
+            "transfer-encoding:",
+        ] {
+            let text = format!("POST / HTTP/1.1\r\n{lines}\r\n\r\n");
+            assert_eq!(conflict(&text), Some(1), "{lines:?}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use subtle::ConstantTimeEq;
 
 use super::cross_site::{Origins, Source, is_preflight};
 use super::error::GatewayError;
-use crate::host_check::AcceptedHosts;
+use crate::host_check::{AcceptedHosts, one_host};
 use crate::settings::Settings;
 
 /// Decides which requests are served.
@@ -42,6 +42,12 @@ impl Guard {
         if is_too_large(headers) {
             return Err(GatewayError::HeadersTooLarge);
         }
+        // Without a `Host`, or with two, servers may disagree about whom a request is for (RFC 9112,
+        // section 3.2).
+        let host = one_host(headers).map_err(|_| GatewayError::BadRequest)?;
+        if host.is_none() && request.version() == Version::HTTP_11 {
+            return Err(GatewayError::BadRequest);
+        }
         // Requests to a proxy look like this. Names of this gateway are served.
         if request.method() == Method::CONNECT {
             return Err(GatewayError::HostNotAllowed);
@@ -55,7 +61,7 @@ impl Guard {
                 _ => GatewayError::HostNotAllowed,
             });
         }
-        if request.uri().authority().is_none() && !self.hosts.accepts_request(headers) {
+        if request.uri().authority().is_none() && !self.hosts.accepts_host(host) {
             return Err(GatewayError::WrongHost);
         }
         if *source == Source::CrossSite {

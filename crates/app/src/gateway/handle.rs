@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use http::{Request, Response, Uri};
+use http::{Request, Response, StatusCode, Uri};
 use hyper::body::Incoming;
 use tidegate::call::TrailStep;
 use tidegate::pool::Endpoint;
@@ -17,7 +17,7 @@ use super::cross_site::Source;
 use super::operation;
 use super::request::{Parsed, ParsedRequest, RareHeaders, parse};
 use super::response::Responder;
-use super::routes::Routes;
+use super::routes::{Route, Routes};
 use super::worker::Worker;
 use crate::exchange::{ReplayableBody, RequestBody, SendResult, Target, path};
 use crate::state::UpstreamEndpoint;
@@ -100,6 +100,13 @@ async fn call(
 ) -> Response<ServedBody> {
     let route = &request.route;
     responder.route = Some(Arc::clone(route));
+    if let Some(token) = &route.token {
+        let clock = worker.state().clock();
+        let asked = clock.now();
+        // Rare, so it need not make every request larger.
+        Box::pin(token.prepare()).await;
+        responder.waited_before_call = clock.now().since(asked);
+    }
     let watch = |step: &TrailStep| responder.watch(step);
     let call = route.pool.call().give_up_after(None).in_line_only();
     let call = call
@@ -109,11 +116,7 @@ async fn call(
         .retry_after_jitter(route.backoff.retry_after_jitter())
         .watch(&watch);
     let call = match &route.token {
-        Some(token) => {
-            // Rare, so it need not make every request larger.
-            Box::pin(token.prepare()).await;
-            call.credential(token.refresh())
-        }
+        Some(token) => call.credential(token.refresh()),
         None => call,
     };
     let run = call.run(async |attempt, endpoint| {
@@ -134,7 +137,7 @@ async fn call(
     };
     let response = match ended {
         Ok(ended) => responder.respond(ended, &body.body, request.cost.is_some()),
-        Err(error) => responder.refuse(&error.into()),
+        Err(error) => responder.refuse_waiting(&error.into()),
     };
     if let (true, Some(unread)) = (body.is_coming, body.body.into_unread()) {
         discard(unread);
@@ -174,15 +177,30 @@ async fn send_to_endpoint(
         (upstream_request(uri, upstream, request, body), body.clone())
     };
     let answered = routes.exchange().attempt(&attempt, target, make).await;
+    let may_resend = body.is_resendable()
+        && (!is_permanent(&answered.value) || has_other(&request.route, &endpoint));
     let answered = answered.map(|result| EndpointResponse {
         endpoint,
         result: Some(result),
     });
-    if body.is_resendable() {
-        answered
-    } else {
-        answered.last()
+    match may_resend {
+        true => answered,
+        false => answered.last(),
     }
+}
+
+/// Would it come to the same if it were sent there again? An invalid certificate stays invalid, and an
+/// endpoint that leads in a circle leads there again.
+fn is_permanent(result: &SendResult) -> bool {
+    match result {
+        Ok(response) => response.status() == StatusCode::LOOP_DETECTED,
+        Err(error) => error.is_permanent,
+    }
+}
+
+/// Can another endpoint of the pool be used?
+fn has_other(route: &Route, endpoint: &Endpoint<UpstreamEndpoint>) -> bool {
+    route.pool.other_endpoint_ready_at(endpoint).is_some()
 }
 
 /// The request that an endpoint gets.

@@ -14,6 +14,8 @@ use super::routes::Routes;
 use super::shared::SharedGateway;
 use super::trails::RequestTrails;
 use super::worker::Worker;
+use crate::descriptors;
+use crate::listener;
 use crate::state::State;
 
 /// A gateway that serves.
@@ -56,8 +58,7 @@ impl Gateway {
     /// If the address is taken, or no thread can be started.
     pub fn start(state: Arc<State>, address: SocketAddr) -> Result<Self, StartError> {
         let listen = |error| StartError::Listen { address, error };
-        let listener = TcpListener::bind(address).map_err(listen)?;
-        listener.set_nonblocking(true).map_err(listen)?;
+        let listener = listener::bind(address).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
         let shared = Arc::new(SharedGateway::new(state, address));
         let (drain, draining) = watch::channel(false);
@@ -76,7 +77,7 @@ impl Gateway {
         }
         threads.push(spawn(
             "listener".to_owned(),
-            accept(listener, workers, draining),
+            accept(Arc::clone(&shared), listener, workers, draining),
         )?);
         Ok(Self {
             address,
@@ -129,7 +130,7 @@ impl Gateway {
 /// Accepted connections that wait for their worker.
 const MAX_PENDING: usize = 1024;
 
-/// Further connections wait in the system's queue.
+/// Further connections wait in the system's queue; also those beyond their share of descriptors.
 const MAX_OPEN: usize = 20_000;
 
 /// How soon accepting is tried again.
@@ -155,6 +156,7 @@ fn spawn(
 
 /// Accepts connections, and gives each to the worker with the fewest.
 async fn accept(
+    shared: Arc<SharedGateway>,
     listener: TcpListener,
     workers: Vec<WorkerHandle>,
     mut drain: watch::Receiver<bool>,
@@ -162,21 +164,28 @@ async fn accept(
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
         return;
     };
+    let max_open = MAX_OPEN.min(shared.state.core().descriptors().clients());
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = drain_begins(&mut drain) => return,
         };
-        let Ok((stream, _)) = accepted else {
-            // No descriptor is left, or the client has disconnected.
-            tokio::time::sleep(RETRY_INTERVAL).await;
-            continue;
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Otherwise the client has disconnected.
+                if descriptors::are_used_up(&error) {
+                    shared.log_no_descriptors();
+                }
+                tokio::time::sleep(RETRY_INTERVAL).await;
+                continue;
+            }
         };
         while workers
             .iter()
             .map(|worker| worker.open.load(Ordering::Relaxed))
             .sum::<usize>()
-            >= MAX_OPEN
+            >= max_open
         {
             tokio::time::sleep(RETRY_INTERVAL).await;
         }

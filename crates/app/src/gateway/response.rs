@@ -36,6 +36,8 @@ pub(super) struct Responder<'a> {
     trace_id: Option<Box<str>>,
     /// How often it was sent so far.
     sent: AtomicU32,
+    /// How long it waited for its credential.
+    pub(super) waited_before_call: Duration,
     pub(super) route: Option<Arc<Route>>,
     is_recorded: bool,
 }
@@ -44,7 +46,15 @@ pub(super) struct Responder<'a> {
 #[derive(Default)]
 struct CallSummary {
     sent: u32,
+    /// How long it waited besides what the trail says.
+    waited: Duration,
     trail: Trail,
+}
+
+impl CallSummary {
+    fn waited(&self) -> Duration {
+        self.waited.saturating_add(self.trail.waited())
+    }
 }
 
 /// The error of a call that ended without a response to pass on.
@@ -120,7 +130,7 @@ fn add_headers(
     summary: &CallSummary,
     endpoint: Option<HeaderValue>,
 ) {
-    let waited = u64::try_from(summary.trail.waited().as_millis()).unwrap_or(u64::MAX);
+    let waited = u64::try_from(summary.waited().as_millis()).unwrap_or(u64::MAX);
     headers.insert(REQUEST_ID, id_value(id));
     headers.insert(ATTEMPTS, number(summary.sent.into()));
     headers.insert(WAIT_MS, number(waited));
@@ -131,6 +141,7 @@ impl From<RequestBodyError> for GatewayError {
     fn from(error: RequestBodyError) -> Self {
         match error {
             RequestBodyError::TooLarge => Self::BodyTooLarge,
+            RequestBodyError::Malformed => Self::BadRequest,
             RequestBodyError::Slow | RequestBodyError::Broken | RequestBodyError::Replaced => {
                 Self::BodyIncomplete
             }
@@ -152,7 +163,11 @@ fn refusal(trail: &Trail, now: Timestamp) -> Option<GatewayError> {
     let wait: Option<Duration> = until.map(|until| until.since(now));
     Some(match *reason {
         RefusalReason::NoEndpoint => GatewayError::NoEndpoint { wait: None },
-        RefusalReason::Paused => GatewayError::NoEndpoint { wait },
+        // Without an end, an endpoint recovers: it takes one request at a time.
+        RefusalReason::Paused => match wait {
+            Some(_) => GatewayError::NoEndpoint { wait },
+            None => GatewayError::InFlight,
+        },
         RefusalReason::Gate(reason) => match reason {
             Reason::QueueFull => GatewayError::QueueFull { wait },
             Reason::BreakerOpen => GatewayError::BreakerOpen { wait },
@@ -178,6 +193,7 @@ impl<'a> Responder<'a> {
                 false => None,
             },
             sent: AtomicU32::new(0),
+            waited_before_call: Duration::ZERO,
             route: None,
             is_recorded: false,
         }
@@ -214,14 +230,14 @@ impl<'a> Responder<'a> {
         body: &ReplayableBody,
         counted: bool,
     ) -> Response<ServedBody> {
-        let (last, reason, summary, in_flight) = match ended {
+        let (last, reason, sent, trail, in_flight) = match ended {
             Ok(CallResult {
                 value,
                 sent,
                 trail,
                 in_flight,
                 ..
-            }) => (Some(value), None, CallSummary { sent, trail }, in_flight),
+            }) => (Some(value), None, sent, trail, in_flight),
             Err(CallError {
                 reason,
                 last,
@@ -229,7 +245,12 @@ impl<'a> Responder<'a> {
                 trail,
                 in_flight,
                 ..
-            }) => (last, Some(reason), CallSummary { sent, trail }, in_flight),
+            }) => (last, Some(reason), sent, trail, in_flight),
+        };
+        let summary = CallSummary {
+            sent,
+            waited: self.waited_before_call,
+            trail,
         };
         match last {
             Some(EndpointResponse {
@@ -252,6 +273,15 @@ impl<'a> Responder<'a> {
     /// Responds with an error to a request that was never sent.
     pub(super) fn refuse(mut self, error: &GatewayError) -> Response<ServedBody> {
         self.refuse_after(error, None, CallSummary::default())
+    }
+
+    /// The same to one that has waited since it came.
+    pub(super) fn refuse_waiting(mut self, error: &GatewayError) -> Response<ServedBody> {
+        let summary = CallSummary {
+            waited: self.now().since(self.started),
+            ..CallSummary::default()
+        };
+        self.refuse_after(error, None, summary)
     }
 
     /// Responds to a browser that asks whether a page may send a request.
@@ -283,6 +313,9 @@ impl<'a> Responder<'a> {
         endpoint: Option<HeaderValue>,
         summary: CallSummary,
     ) -> Response<ServedBody> {
+        if *error == GatewayError::NoDescriptors {
+            self.worker.shared.log_no_descriptors();
+        }
         let mut response = error.response(self.id);
         add_headers(response.headers_mut(), self.id, &summary, endpoint);
         self.record(response.status(), None, error.outcome(), summary);
@@ -354,7 +387,7 @@ impl<'a> Responder<'a> {
                 status: status.as_u16(),
                 outcome,
                 attempts: summary.sent,
-                wait: summary.trail.waited(),
+                wait: summary.waited(),
                 latency: self.now().since(self.started),
                 trace_id: &self.trace(),
             });
@@ -392,7 +425,7 @@ impl Drop for Responder<'_> {
         if !self.is_recorded {
             let summary = CallSummary {
                 sent: self.sent.load(Ordering::Relaxed),
-                trail: Trail::default(),
+                ..CallSummary::default()
             };
             self.record(CLIENT_CLOSED, None, RequestOutcome::Cancelled, summary);
         }

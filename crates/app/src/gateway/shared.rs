@@ -2,13 +2,15 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use http::{HeaderMap, HeaderValue, header};
+use tidegate::Timestamp;
 
 use super::routes::Routes;
 use super::trails::RequestTrails;
+use crate::descriptors;
 use crate::metrics::{Metrics, RouteMetrics};
 use crate::state::State;
 
@@ -20,8 +22,13 @@ pub(super) struct SharedGateway {
     trails: Arc<RequestTrails>,
     via: HeaderValue,
     is_draining: AtomicBool,
+    /// When it was last logged that no descriptors are left, in seconds of the clock, counted from 1.
+    no_descriptors_logged: AtomicU64,
     no_route: Arc<RouteMetrics>,
 }
+
+/// In seconds: every request fails meanwhile, and one line says it.
+const NO_DESCRIPTORS_INTERVAL: u64 = 10;
 
 impl SharedGateway {
     pub(super) fn new(state: Arc<State>, address: SocketAddr) -> Self {
@@ -34,6 +41,7 @@ impl SharedGateway {
         Self {
             via: via.expect("made of letters and digits"),
             is_draining: AtomicBool::new(false),
+            no_descriptors_logged: AtomicU64::new(0),
             no_route: core.metrics().route(Metrics::NO_ROUTE),
             trails: Arc::new(trails),
             routes: ArcSwap::from_pointee(routes),
@@ -72,6 +80,21 @@ impl SharedGateway {
         let values = headers.get_all(header::VIA).iter();
         let mut parts = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
         parts.any(|part| part.trim_ascii() == ours)
+    }
+
+    /// Logs that no descriptors are left, unless that was logged a moment ago.
+    pub(super) fn log_no_descriptors(&self) {
+        let now = self.state.clock().now().since(Timestamp::ZERO).as_secs() + 1;
+        let last = self.no_descriptors_logged.load(Ordering::Relaxed);
+        let is_due = last == 0 || now >= last + NO_DESCRIPTORS_INTERVAL;
+        let swap = |from| {
+            let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
+            let logged = &self.no_descriptors_logged;
+            logged.compare_exchange(from, now, set, fetch).is_ok()
+        };
+        if is_due && swap(last) {
+            self.state.log().no_descriptors(descriptors::limit());
+        }
     }
 
     pub(super) fn is_draining(&self) -> bool {

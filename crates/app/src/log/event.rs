@@ -21,7 +21,7 @@ use crate::metrics::RequestOutcome;
 use crate::redact::Text;
 
 /// The names of all events.
-pub const EVENTS: [&str; 23] = [
+pub const EVENTS: [&str; 24] = [
     "retry_scheduled",
     "operation_failed",
     "store_unreadable",
@@ -44,6 +44,7 @@ pub const EVENTS: [&str; 23] = [
     "stopped",
     "store_degraded",
     "store_recovered",
+    "no_descriptors",
     "lines_dropped",
 ];
 
@@ -330,6 +331,16 @@ impl Log {
     /// State can be written again.
     pub fn store_recovered(&self) {
         event!(self, INFO "store_recovered", "state is stored again");
+    }
+
+    /// No connection can be opened or accepted, because as many descriptors are open as may be.
+    pub fn no_descriptors(&self, limit: usize) {
+        event!(
+            self, ERROR "no_descriptors",
+            limit,
+            "no connection can be opened, because the process may have {limit} descriptors open \
+             (`ulimit -n`)"
+        );
     }
 
     /// How an instant is shown; `None` if nothing is logged.

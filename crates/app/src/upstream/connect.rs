@@ -20,6 +20,7 @@ use super::destination::{Destination, DialledHost};
 use super::error::SendError;
 use super::http1::{Http1Connection, Io};
 use super::request_body::RequestBody;
+use crate::descriptors::{self, Descriptors};
 use crate::redact::Text;
 use crate::stall::WriteTimeout;
 
@@ -28,6 +29,7 @@ use crate::stall::WriteTimeout;
 pub(super) struct Connector {
     addresses: Arc<Addresses>,
     tls: Arc<ClientConfig>,
+    descriptors: Arc<Descriptors>,
 }
 
 /// A connection that a request can be sent on.
@@ -56,16 +58,11 @@ pub(super) fn for_http2(mut request: Request<RequestBody>) -> Request<RequestBod
 impl Connector {
     /// Dials what `addresses` permit, and trusts the certificate authorities of the system and of the
     /// Mozilla programme.
-    pub(super) fn new(addresses: Addresses) -> Self {
+    pub(super) fn new(addresses: Addresses, descriptors: Arc<Descriptors>) -> Self {
         let mut roots = RootCertStore::empty();
         roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
         // Certificates that cannot be read are left out.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        Self::with_roots(addresses, roots)
-    }
-
-    /// The same with these authorities alone.
-    fn with_roots(addresses: Addresses, roots: RootCertStore) -> Self {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut tls = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -76,6 +73,7 @@ impl Connector {
         Self {
             addresses: Arc::new(addresses),
             tls: Arc::new(tls),
+            descriptors,
         }
     }
 
@@ -84,6 +82,7 @@ impl Connector {
         Self {
             addresses: Arc::new(addresses),
             tls: Arc::clone(&self.tls),
+            descriptors: Arc::clone(&self.descriptors),
         }
     }
 
@@ -108,17 +107,19 @@ impl Connector {
         destination: &Destination,
         timeouts: &Timeouts,
     ) -> Result<Connection, SendError> {
+        let descriptor = self.descriptors.for_upstream();
+        let descriptor = descriptor.ok_or_else(SendError::no_descriptors)?;
         let addresses = self.resolve(destination).await?;
         let stream = dial(&addresses, destination.port(), timeouts.connect).await?;
         // Requests are written in one piece and answers are waited for.
         _ = stream.set_nodelay(true);
-        let stream = WriteTimeout::new(stream, timeouts.idle);
+        let stream = WriteTimeout::new(stream, timeouts.idle).holding(descriptor);
         let Some(name) = destination.server_name() else {
             return Ok(http1(stream));
         };
         let tls = TlsConnector::from(Arc::clone(&self.tls));
         let stream = tls.connect(name.clone(), stream).await;
-        let stream = stream.map_err(|error| failed(Failure::Tls, describe_tls(&error)))?;
+        let stream = stream.map_err(|error| tls_error(&error))?;
         let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         if is_http2 {
             handshake_http2(stream).await
@@ -136,7 +137,7 @@ impl Connector {
             DialledHost::Address(address) => vec![*address],
             DialledHost::Name(name) => {
                 let found = lookup_host((&**name, destination.port())).await;
-                let found = found.map_err(|error| match is_out_of_descriptors(&error) {
+                let found = found.map_err(|error| match descriptors::are_used_up(&error) {
                     true => SendError::no_descriptors(),
                     false => failed(Failure::Dns, "its name did not resolve"),
                 })?;
@@ -167,7 +168,7 @@ async fn dial(addresses: &[IpAddr], port: u16, time: Duration) -> Result<TcpStre
         let dialling = TcpStream::connect(SocketAddr::new(*address, port));
         match timeout(share, dialling).await {
             Ok(Ok(stream)) => return Ok(stream),
-            Ok(Err(error)) if is_out_of_descriptors(&error) => {
+            Ok(Err(error)) if descriptors::are_used_up(&error) => {
                 return Err(SendError::no_descriptors());
             }
             Ok(Err(error)) => last = failed(Failure::Connect, describe_dial(&error)),
@@ -204,12 +205,6 @@ fn failed(failure: Failure, what: impl Into<String>) -> SendError {
     SendError::failed(failure, Phase::Connecting, what)
 }
 
-/// Has the process, or the whole system, no descriptor left? `EMFILE` and `ENFILE` have these numbers
-/// on every Unix; the standard library has no kind for them.
-fn is_out_of_descriptors(error: &io::Error) -> bool {
-    cfg!(unix) && matches!(error.raw_os_error(), Some(23 | 24))
-}
-
 fn describe_dial(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => "the connection was refused",
@@ -218,14 +213,16 @@ fn describe_dial(error: &io::Error) -> &'static str {
     }
 }
 
-/// What is wrong with a certificate, in rustls' words.
-fn describe_tls(error: &io::Error) -> String {
-    let cause = error
-        .get_ref()
-        .and_then(|cause| cause.downcast_ref::<rustls::Error>());
+/// What is wrong with TLS or a certificate, in rustls' words.
+fn tls_error(error: &io::Error) -> SendError {
+    let cause = error.get_ref();
+    let Some(cause) = cause.and_then(|cause| cause.downcast_ref::<rustls::Error>()) else {
+        return failed(Failure::Tls, "TLS failed");
+    };
+    // A certificate is written by the server.
+    let message = format!("TLS failed: {}", Text::new(&cause.to_string()));
     match cause {
-        // A certificate is written by the server.
-        Some(cause) => format!("TLS failed: {}", Text::new(&cause.to_string())),
-        None => "TLS failed".to_owned(),
+        rustls::Error::InvalidCertificate(_) => SendError::certificate(message),
+        _ => failed(Failure::Tls, message),
     }
 }

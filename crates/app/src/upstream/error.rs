@@ -15,6 +15,8 @@ pub struct SendError {
     pub kind: SendErrorKind,
     /// In a few words, for people; no address and nothing of the request.
     pub message: String,
+    /// Sent there again, it would fail in the same way: a person has to change something.
+    pub is_permanent: bool,
     may_resend: bool,
 }
 
@@ -44,7 +46,16 @@ impl SendError {
         Self {
             kind: SendErrorKind::Failed { failure, phase },
             message: message.into(),
+            is_permanent: false,
             may_resend: false,
+        }
+    }
+
+    /// The certificate of the server is not valid; `message` says why.
+    pub(super) fn certificate(message: String) -> Self {
+        Self {
+            is_permanent: true,
+            ..Self::failed(Failure::Tls, Phase::Connecting, message)
         }
     }
 
@@ -56,6 +67,7 @@ impl SendError {
         Self {
             kind: SendErrorKind::NotAllowed { address },
             message: format!("{address} must not be dialled"),
+            is_permanent: true,
             may_resend: false,
         }
     }
@@ -64,6 +76,7 @@ impl SendError {
         Self {
             kind: SendErrorKind::NoDescriptors,
             message: "the process has no descriptors left".to_owned(),
+            is_permanent: false,
             may_resend: false,
         }
     }
@@ -72,6 +85,7 @@ impl SendError {
         Self {
             kind: SendErrorKind::RequestBody,
             message: "the body of the request ended early".to_owned(),
+            is_permanent: false,
             may_resend: false,
         }
     }

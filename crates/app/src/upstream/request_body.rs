@@ -4,7 +4,9 @@
 //! passed is kept up to a bound; an attempt that begins anew sends that first and goes on with what
 //! is still to come. Beyond the bound nothing is kept, and the request has one attempt.
 
+use std::error::Error;
 use std::fmt;
+use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
@@ -51,9 +53,12 @@ pub enum RequestBodyError {
     /// Its sender paused for too long.
     #[error("the body of the request paused for too long")]
     Slow,
-    /// The client disconnected, or sent what is not a body.
+    /// The client disconnected.
     #[error("the body of the request broke off")]
     Broken,
+    /// The client sent what is not a body.
+    #[error("the body of the request is malformed")]
+    Malformed,
     /// Another attempt sends it by now.
     #[error("the body of the request is sent by another attempt")]
     Replaced,
@@ -343,7 +348,10 @@ impl SharedBody {
                 self.is_over = true;
                 None
             }
-            Some(Err(_)) => Some(Err(self.fail(RequestBodyError::Broken))),
+            Some(Err(error)) => Some(Err(self.fail(match is_malformed(&error) {
+                true => RequestBodyError::Malformed,
+                false => RequestBodyError::Broken,
+            }))),
             Some(Ok(Err(frame))) => {
                 self.is_over = true;
                 self.trailers = frame.into_trailers().ok();
@@ -375,6 +383,14 @@ impl SharedBody {
         self.error = Some(error);
         error
     }
+}
+
+/// Was a body read that is not framed as its head says? Then it is not known where it ends.
+fn is_malformed(error: &hyper::Error) -> bool {
+    use io::ErrorKind::{InvalidData, InvalidInput};
+    let cause = error.source();
+    let cause = cause.and_then(|cause| cause.downcast_ref::<io::Error>());
+    cause.is_some_and(|cause| matches!(cause.kind(), InvalidData | InvalidInput))
 }
 
 impl fmt::Debug for SharedBody {

@@ -177,6 +177,8 @@ fn detects_a_loop_through_its_own_endpoint() {
     let reply = gateway.get("/api/x");
     assert_eq!((reply.status, reply.reason()), (508, None));
     assert_eq!(reply.json()["reason"], "loop_detected");
+    // Sent again, it would go in the same circle.
+    assert_eq!(reply.attempts(), 1);
 }
 
 #[test]
@@ -203,9 +205,6 @@ fn serves_only_its_own_hosts() {
             reply.is_own(421, "wrong_host");
         }
     }
-    let mut client = gateway.connect();
-    client.send("GET /api/echo HTTP/1.1\r\nhost: localhost\r\nhost: localhost\r\n\r\n");
-    client.reply(false).unwrap().is_own(421, "wrong_host");
 }
 
 #[test]

@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use crate::support::{Fixture, OPEN, in_child_with_descriptors, mock, pool, request};
+use crate::support::{
+    Fixture, OPEN, in_child_with_descriptors, in_child_with_soft_descriptors, mock, pause, pool,
+    request,
+};
 
 /// What came of sending these bytes: the statuses of all answers, until the connection ended.
 fn outcome(gateway: &Fixture, bytes: &[u8]) -> Vec<u16> {
@@ -335,10 +338,36 @@ fn refuses_conflicting_framing_with_a_problem_and_closes() {
         b"POST /api/x HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5, 6\r\n\r\nhello",
         b"POST /api/x HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: gzip\r\n\r\n",
         b"POST /api/x HTTP/1.0\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST /api/x HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\ncontent-length: 5\r\n\r\nhello",
+        b"POST /api/x HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5, 5\r\n\r\nhello",
+        b"POST /api/x HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        b"POST /api/x HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST /api/x HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: identity\r\n\r\n",
+        b"GET /api/x HTTP/1.1\r\n\r\n",
+        b"GET http://localhost/api/x HTTP/1.1\r\n\r\n",
+        b"GET /api/x HTTP/1.1\r\nhost: localhost\r\nhost: localhost\r\n\r\n",
     ] {
         refused_with(&gateway, bytes, 400, "bad_request");
     }
     assert_eq!(mock.stats().received, 0);
+}
+
+#[test]
+fn refuses_a_malformed_body_with_a_problem_and_closes() {
+    let mock = mock();
+    let gateway = Fixture::before(&mock.url());
+    for chunks in [
+        "no size\r\n",
+        "fffffffffffffffff\r\n",
+        "-1\r\n",
+        "1\r\nab\r\n",
+        "1;\n",
+    ] {
+        let head = request("POST", "/api/x", &["transfer-encoding: chunked"], "");
+        let text = format!("{head}2\r\nhi\r\n{chunks}");
+        refused_with(&gateway, text.as_bytes(), 400, "bad_request");
+    }
+    gateway.works();
 }
 
 #[test]
@@ -453,6 +482,47 @@ fn refuses_with_no_descriptors_when_the_process_has_none_left() {
             drop(files);
             // It says nothing about the upstream: the breaker is closed.
             assert_eq!(client.get("/api/echo").status, 200);
+            let logged = gateway.logged();
+            assert_eq!(
+                logged.matches("\"event\":\"no_descriptors\"").count(),
+                1,
+                "{logged}"
+            );
+        },
+    );
+}
+
+#[test]
+fn keeps_descriptors_in_reserve_when_clients_open_ever_more_connections() {
+    in_child_with_descriptors(
+        "hostile::keeps_descriptors_in_reserve_when_clients_open_ever_more_connections",
+        512,
+        || {
+            let mock = mock();
+            let gateway = Fixture::before(&mock.url());
+            let mut client = gateway.connect();
+            assert_eq!(client.get("/nope").status, 404);
+            // Half of them are the clients' own, who live in the same process here.
+            let idle: Vec<_> = (0..235).map(|_| gateway.connect()).collect();
+            pause(200);
+            assert_eq!(client.get("/api/echo").status, 200);
+            let files: Vec<_> = (0..20).map(|_| std::fs::File::open("/dev/null")).collect();
+            assert!(files.iter().all(Result::is_ok), "{files:?}");
+            drop(idle);
+            gateway.works();
+        },
+    );
+}
+
+#[test]
+fn raises_the_limit_of_descriptors_to_what_the_system_allows() {
+    in_child_with_soft_descriptors(
+        "hostile::raises_the_limit_of_descriptors_to_what_the_system_allows",
+        64,
+        || {
+            app::descriptors::raise_limit();
+            let files: Vec<_> = (0..100).map(|_| std::fs::File::open("/dev/null")).collect();
+            assert!(files.iter().all(Result::is_ok), "{files:?}");
         },
     );
 }

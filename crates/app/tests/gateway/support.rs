@@ -52,6 +52,7 @@ initial_rate = 10000
 impl Fixture {
     /// A gateway with these settings, on top of short backoffs.
     pub(crate) fn new(settings: &str) -> Self {
+        app::descriptors::raise_limit();
         let clock = Clock::system();
         let log = Captured::default();
         let lines = Log::new(Box::new(log.clone()), Format::Json, Level::DEBUG, &clock);
@@ -448,8 +449,18 @@ pub(crate) fn in_child_with(name: &str, variables: &[(&str, &str)], test: impl F
 
 /// The same in a process that may have so many descriptors open.
 pub(crate) fn in_child_with_descriptors(name: &str, count: u32, test: impl FnOnce()) {
+    in_child_limited(name, &format!("ulimit -n {count}"), test);
+}
+
+/// The same in a process that may raise that limit.
+pub(crate) fn in_child_with_soft_descriptors(name: &str, count: u32, test: impl FnOnce()) {
+    in_child_limited(name, &format!("ulimit -S -n {count}"), test);
+}
+
+/// The same in a process that a shell starts after this command.
+fn in_child_limited(name: &str, limit: &str, test: impl FnOnce()) {
     let mut command = Command::new("sh");
-    let script = format!("ulimit -n {count} && exec \"$0\" \"$@\"");
+    let script = format!("{limit} && exec \"$0\" \"$@\"");
     command
         .arg("-c")
         .arg(script)

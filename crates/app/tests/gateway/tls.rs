@@ -24,7 +24,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::support::{Fixture, closed_port, free, in_child_with, mock, pause, request};
+use crate::support::{Fixture, OPEN, closed_port, free, in_child_with, mock, pause, pool, request};
 
 /// Runs a test in a process that trusts the certificate of `localhost` in the given folder.
 fn trusting(name: &str, test: impl FnOnce(&Path)) {
@@ -180,9 +180,24 @@ fn refuses_unknown_and_misnamed_certificates() {
             let reply = gateway.get("/api/x");
             reply.is_own(502, "unreachable");
             assert!(reply.text().contains("TLS failed"), "{}", reply.text());
+            // The certificate is no better a moment later.
+            assert_eq!(reply.attempts(), 1);
             let metrics = gateway.state.core().metrics().render();
             assert!(metrics.contains("verdict=\"unreachable\""), "{metrics}");
         }
+    });
+}
+
+#[test]
+fn moves_from_an_invalid_certificate_to_another_endpoint() {
+    let name = "tls::moves_from_an_invalid_certificate_to_another_endpoint";
+    trusting(name, |folder| {
+        let strange = listen(folder, "stranger", &["h2"], ordinary);
+        let known = listen(folder, "localhost", &["h2"], ordinary);
+        let endpoints = pool(&[("a", &strange), ("b", &known)]);
+        let gateway = Fixture::new(&format!("{OPEN}{endpoints}balance = \"first\"\n"));
+        let reply = gateway.get("/api/x");
+        assert_eq!((reply.status, reply.attempts()), (200, 2));
     });
 }
 

@@ -234,6 +234,54 @@ fn refuses_with_in_flight_when_no_place_is_free_before_the_deadline() {
 }
 
 #[test]
+fn refuses_with_in_flight_while_a_recovering_endpoint_is_busy() {
+    let upstream = Raw::start(|number, mut client| {
+        while client.request().is_some() {
+            match number {
+                0 => {
+                    client.send("HTTP/1.1 503 X\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+                }
+                // The one request that is let through gets no response.
+                _ => continue,
+            }
+            return;
+        }
+    });
+    let protection = "[pool.api.protection]\nenabled = true\npauses = [\"1s\"]\n";
+    let gateway = Fixture::with(&upstream.url(), protection);
+    assert_eq!(gateway.connect().post("/api/x", &[], "x").status, 503);
+    let mut first = gateway.connect();
+    first.send(&request("GET", "/api/x", &[], ""));
+    until("the pause is over", || upstream.connections() == 2);
+    let wait = ["tidegate-max-wait: 300ms"];
+    let reply = gateway.connect().get_with("/api/x", &wait);
+    reply.is_own(503, "in_flight");
+    assert!(!reply.text().contains("a person"), "{}", reply.text());
+    let waited: u64 = reply.header("tidegate-wait-ms").unwrap().parse().unwrap();
+    assert!(waited >= 290, "{waited}");
+}
+
+#[test]
+fn reports_the_wait_of_a_request_whose_body_fails_in_line() {
+    let mock = mock();
+    let gate = "strategy = \"fixed\"\ninitial_rate = 1000\nmax_in_flight = 1";
+    let gateway = gated(gate, &mock.url());
+    let mut first = gateway.connect();
+    first.send(&request("GET", "/api/slow?first=1h", &[], ""));
+    until("it is under way", || mock.stats().in_flight == 1);
+    let mut client = gateway.connect();
+    let encoding = ["transfer-encoding: chunked"];
+    client.send(&request("POST", "/api/echo", &encoding, ""));
+    client.send("1\r\nx\r\n");
+    pause(200);
+    client.send("no size\r\n");
+    let reply = client.reply(false).unwrap();
+    reply.is_own(400, "bad_request");
+    let waited: u64 = reply.header("tidegate-wait-ms").unwrap().parse().unwrap();
+    assert!(waited >= 150, "{waited}");
+}
+
+#[test]
 fn a_streaming_response_is_in_flight_until_its_body_ends() {
     let mock = mock();
     let gate = "strategy = \"fixed\"\ninitial_rate = 1000\nmax_in_flight = 1";

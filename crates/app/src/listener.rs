@@ -1,0 +1,22 @@
+//! Listening, for the gateway and the admin API alike.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// Listens on `address`, without blocking. A restart need not wait until connections of the last
+/// process are forgotten.
+pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let domain = Domain::for_address(address);
+    let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Connections that wait to be accepted: enough for a fleet of clients that starts at once. The
+/// system may allow fewer (`net.core.somaxconn`).
+const BACKLOG: i32 = 4096;
