@@ -23,6 +23,7 @@ use crate::core::Core;
 use crate::metrics::KeyMetrics;
 use crate::settings::Settings;
 use crate::upstream::Upstream;
+pub(crate) use crate::upstream::fields;
 pub use crate::upstream::{
     Addresses, BodyBounds, BodyError, Destination, DestinationError, ReplayableBody, RequestBody,
     RequestBodyError, SendError, SendErrorKind, Timeouts, Trust, UpstreamBody,
@@ -70,6 +71,7 @@ impl Exchange {
                 connect: http.connect_timeout,
                 first_byte: http.first_byte_timeout,
                 idle: http.idle_timeout,
+                min_rate: http.min_body_rate,
             },
         }
     }

@@ -14,6 +14,7 @@ mod address;
 mod connect;
 mod destination;
 mod error;
+pub(crate) mod fields;
 mod http1;
 mod request_body;
 mod response_body;
@@ -41,6 +42,7 @@ use request_body::Progress;
 use response_body::BodySource;
 
 use crate::descriptors::Descriptors;
+use crate::settings::ByteRate;
 use crate::timer::ReusableTimer;
 
 /// Timeouts of one attempt.
@@ -52,6 +54,8 @@ pub struct Timeouts {
     pub first_byte: Duration,
     /// Between two pieces of a body, and of an unused connection.
     pub idle: Duration,
+    /// The server has to read requests at this rate.
+    pub min_rate: ByteRate,
 }
 
 /// The client of all upstreams. Clones share their connections.

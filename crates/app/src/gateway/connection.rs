@@ -6,25 +6,38 @@
 //! although no request is being served and everything written before has been flushed. If a
 //! response is still on its way, hyper's own is left as it is.
 
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
-use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::task::{Context, Poll, ready};
+use std::mem;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use http::StatusCode;
+use http::{StatusCode, Version};
 use hyper::body::{Body, Frame, SizeHint};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::task::coop::unconstrained;
 use tokio::time::{Sleep, sleep};
 
 use super::framing::FramingScanner;
+use crate::stall::WriteTimeout;
 
 /// What the service and the bytes of a connection know of each other.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionState {
     requests: AtomicU64,
+    /// How many of them are over.
+    finished: AtomicU64,
+    /// Bytes of bodies that hyper has and the socket has not taken yet.
+    unwritten: AtomicUsize,
+    /// Wakes the task of the connection when the socket has taken more of them.
+    waker: Mutex<Option<Waker>>,
+    /// Is the client still there? See [`Serving::client_has_left`].
+    client: AtomicU8,
     /// Which request has conflicting framing, counted from 1; 0: none.
     conflict: AtomicU64,
     response: AtomicU8,
@@ -38,14 +51,47 @@ const SERVING: u8 = 1;
 /// hyper has all of a response, and may not have flushed it.
 const FLUSHING: u8 = 2;
 
+/// Whether the client is there is not known, and nobody asks.
+const UNASKED: u8 = 0;
+/// It is asked for.
+const ASKED: u8 = 1;
+const IS_THERE: u8 = 2;
+const HAS_LEFT: u8 = 3;
+
+/// As much of a body as hyper may have unwritten before it gets another piece: with the largest piece,
+/// less than 64 KiB for a client that does not read. hyper's own bound is that of heads as well, and
+/// far higher.
+const MAX_UNWRITTEN: usize = 16 << 10;
+
+/// Shorter pieces are not counted, so that short responses need not pay for it. hyper has few of them
+/// at a time.
+const MIN_COUNTED: usize = 1 << 10;
+
 /// Marks a request as served until it is dropped, which is to happen with its response's body.
 #[derive(Debug)]
 pub(super) struct Serving(Arc<ConnectionState>);
 
 impl ConnectionState {
-    /// Has there been a request?
-    pub(super) fn has_begun(&self) -> bool {
-        self.requests.load(Ordering::Relaxed) > 0
+    /// How many requests there have been, if none is being served.
+    pub(super) fn at_rest(&self) -> Option<u64> {
+        let requests = self.requests.load(Ordering::Relaxed);
+        (self.finished.load(Ordering::Relaxed) == requests).then_some(requests)
+    }
+
+    /// The socket has taken so many bytes.
+    fn written(&self, length: usize) {
+        let before = self.unwritten.load(Ordering::Relaxed);
+        if before == 0 {
+            return;
+        }
+        let left = before.saturating_sub(length);
+        self.unwritten.store(left, Ordering::Relaxed);
+        if before >= MAX_UNWRITTEN && left < MAX_UNWRITTEN {
+            let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(waker) = { waker }.take() {
+                waker.wake();
+            }
+        }
     }
 
     /// Begins to serve the next request.
@@ -68,8 +114,44 @@ impl Serving {
     }
 }
 
+impl Serving {
+    /// Has the client of HTTP/1 closed its connection? hyper notices that when it reads, and it does
+    /// not read while the body of a request is waited with. Only the connection can look, and hyper
+    /// calls it between two polls of the request.
+    pub(super) async fn client_has_left(&self) -> bool {
+        let client = &self.0.client;
+        client.store(ASKED, Ordering::Relaxed);
+        let mut is_asked = false;
+        poll_fn(|context| {
+            if mem::replace(&mut is_asked, true) {
+                return Poll::Ready(client.swap(UNASKED, Ordering::Relaxed) == HAS_LEFT);
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Is there room for another piece of a body? If not, the task is woken when there is.
+    fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
+        if self.0.unwritten.load(Ordering::Relaxed) < MAX_UNWRITTEN {
+            return Poll::Ready(());
+        }
+        let mut waker = self.0.waker.lock().unwrap_or_else(PoisonError::into_inner);
+        *waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    fn count(&self, length: usize) {
+        if length >= MIN_COUNTED {
+            self.0.unwritten.fetch_add(length, Ordering::Relaxed);
+        }
+    }
+}
+
 impl Drop for Serving {
     fn drop(&mut self) {
+        self.0.finished.fetch_add(1, Ordering::Relaxed);
         self.0.response.store(FLUSHING, Ordering::Relaxed);
     }
 }
@@ -78,19 +160,23 @@ impl Drop for Serving {
 #[derive(Debug)]
 pub(super) struct MarkedBody<B> {
     body: B,
-    _serving: Serving,
+    serving: Serving,
+    /// The bound of a stream of HTTP/2 is h2's own.
+    is_bounded: bool,
 }
 
 impl<B> MarkedBody<B> {
-    pub(super) fn new(body: B, serving: Serving) -> Self {
+    /// The body of a response over this version of HTTP.
+    pub(super) fn new(body: B, serving: Serving, version: Version) -> Self {
         Self {
             body,
-            _serving: serving,
+            serving,
+            is_bounded: version < Version::HTTP_2,
         }
     }
 }
 
-impl<B: Body + Unpin> Body for MarkedBody<B> {
+impl<B: Body<Data = Bytes> + Unpin> Body for MarkedBody<B> {
     type Data = B::Data;
     type Error = B::Error;
 
@@ -98,7 +184,17 @@ impl<B: Body + Unpin> Body for MarkedBody<B> {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
+        if !self.is_bounded {
+            return Pin::new(&mut self.body).poll_frame(context);
+        }
+        ready!(self.serving.poll_room(context));
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        if let Poll::Ready(Some(Ok(frame))) = &frame
+            && let Some(data) = frame.data_ref()
+        {
+            self.serving.count(data.len());
+        }
+        frame
     }
 
     fn is_end_stream(&self) -> bool {
@@ -107,6 +203,21 @@ impl<B: Body + Unpin> Body for MarkedBody<B> {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+/// Says whether the other side is there, without reading.
+pub(super) trait Peer {
+    /// Has the other side closed the connection?
+    fn has_left(&self) -> bool;
+}
+
+impl Peer for WriteTimeout<TcpStream> {
+    fn has_left(&self) -> bool {
+        // To a task that has used up its time, tokio would say that it does not know.
+        let ready = pin!(unconstrained(self.get_ref().ready(Interest::READABLE)));
+        let mut context = Context::from_waker(Waker::noop());
+        matches!(ready.poll(&mut context), Poll::Ready(Ok(ready)) if ready.is_read_closed())
     }
 }
 
@@ -223,7 +334,7 @@ where
 
 impl<T, F> AsyncWrite for ClientConnection<T, F>
 where
-    T: AsyncRead + AsyncWrite + Unpin,
+    T: AsyncRead + AsyncWrite + Peer + Unpin,
     F: Fn(StatusCode, &[u8]) -> Bytes + Unpin,
 {
     fn poll_write(
@@ -235,7 +346,9 @@ where
         if this.takes(bytes) {
             return Poll::Ready(Ok(bytes.len()));
         }
-        Pin::new(&mut this.inner).poll_write(context, bytes)
+        let written = ready!(Pin::new(&mut this.inner).poll_write(context, bytes))?;
+        this.state.written(written);
+        Poll::Ready(Ok(written))
     }
 
     fn poll_write_vectored(
@@ -247,7 +360,9 @@ where
         if this.takes(slices.first().map_or(&[], |slice| slice)) {
             return Poll::Ready(Ok(slices.iter().map(|slice| slice.len()).sum()));
         }
-        Pin::new(&mut this.inner).poll_write_vectored(context, slices)
+        let written = ready!(Pin::new(&mut this.inner).poll_write_vectored(context, slices))?;
+        this.state.written(written);
+        Poll::Ready(Ok(written))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -261,6 +376,13 @@ where
         let response = &this.state.response;
         if response.load(Ordering::Relaxed) == FLUSHING {
             response.store(IDLE, Ordering::Relaxed);
+        }
+        if this.state.client.load(Ordering::Relaxed) == ASKED {
+            let client = match this.inner.has_left() {
+                true => HAS_LEFT,
+                false => IS_THERE,
+            };
+            this.state.client.store(client, Ordering::Relaxed);
         }
         Poll::Ready(Ok(()))
     }

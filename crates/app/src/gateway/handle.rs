@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Poll, ready};
 
 use http::{Request, Response, StatusCode, Uri};
 use hyper::body::Incoming;
@@ -19,7 +19,7 @@ use super::request::{Parsed, ParsedRequest, RareHeaders, parse};
 use super::response::Responder;
 use super::routes::{Route, Routes};
 use super::worker::Worker;
-use crate::exchange::{ReplayableBody, RequestBody, SendResult, Target, path};
+use crate::exchange::{ReplayableBody, RequestBody, SendError, SendResult, Target, path};
 use crate::state::UpstreamEndpoint;
 
 /// What an attempt at an endpoint came to, and at which.
@@ -71,7 +71,7 @@ pub(super) async fn handle(
                     body: ReplayableBody::new(body, routes.bounds()),
                     is_coming,
                 };
-                call(worker, &routes, &request, body, responder).await
+                call(worker, &routes, serving, &request, body, responder).await
             }
         },
         Ok(Parsed::Operation(method, lookup)) => {
@@ -94,6 +94,7 @@ pub(super) async fn handle(
 async fn call(
     worker: &Worker,
     routes: &Routes,
+    serving: &Serving,
     request: &ParsedRequest,
     body: ArrivingBody,
     mut responder: Responder<'_>,
@@ -120,11 +121,23 @@ async fn call(
         None => call,
     };
     let run = call.run(async |attempt, endpoint| {
+        // Of a body that is still to come, hyper reads only what is asked for, so it has not noticed.
+        if !body.body.has_arrived() && serving.client_has_left().await {
+            let result = Some(Err(SendError::request_body()));
+            return AttemptResult::unsent(EndpointResponse { endpoint, result });
+        }
         send_to_endpoint(worker, routes, request, &body.body, attempt, endpoint).await
     });
+    let mut has_arrived = !body.is_coming;
     let ended = {
         let mut run = pin!(run);
         poll_fn(|context| {
+            if !has_arrived {
+                if let Err(error) = ready!(body.body.poll_arrival(context)) {
+                    return Poll::Ready(Err(error));
+                }
+                has_arrived = true;
+            }
             if let Poll::Ready(ended) = run.as_mut().poll(context) {
                 return Poll::Ready(Ok(ended));
             }
@@ -137,7 +150,8 @@ async fn call(
     };
     let response = match ended {
         Ok(ended) => responder.respond(ended, &body.body, request.cost.is_some()),
-        Err(error) => responder.refuse_waiting(&error.into()),
+        Err(error) if has_arrived => responder.refuse_waiting(&error.into()),
+        Err(error) => responder.refuse(&error.into()),
     };
     if let (true, Some(unread)) = (body.is_coming, body.body.into_unread()) {
         discard(unread);

@@ -6,6 +6,8 @@
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
+use crate::exchange::fields::{is_not_callers, is_of_connection};
+
 /// Takes away what is not for the endpoint. `Host` stays, because each attempt replaces it.
 pub(super) fn clean_request(headers: &mut HeaderMap) {
     let mut has_te = false;
@@ -85,28 +87,6 @@ fn names(value: &HeaderValue) -> impl Iterator<Item = &str> {
     text.split(',')
         .map(str::trim)
         .filter(|name| !name.is_empty())
-}
-
-/// About one connection, and not about the message.
-fn is_of_connection(name: &HeaderName) -> bool {
-    matches!(
-        name.as_str(),
-        "connection"
-            | "keep-alive"
-            | "proxy-connection"
-            | "proxy-authenticate"
-            | "proxy-authorization"
-            | "te"
-            | "transfer-encoding"
-            | "upgrade"
-            | "http2-settings"
-    )
-}
-
-/// For us, or what only a proxy may say.
-fn is_not_callers(name: &HeaderName) -> bool {
-    let name = name.as_str();
-    name.starts_with("tidegate-") || name.starts_with("x-forwarded-") || name == "forwarded"
 }
 
 #[cfg(test)]

@@ -88,6 +88,7 @@ async fn store(
         most: Some(most),
         kept: most,
         idle: settings.http.idle_timeout,
+        min_rate: settings.http.min_body_rate,
     };
     let body = ReplayableBody::new(body, bounds).body().collect().await?;
     let mut headers = request.headers.into_inner();

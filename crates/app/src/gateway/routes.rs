@@ -58,6 +58,7 @@ impl Routes {
             },
             kept: http.replay_buffer(),
             idle: http.idle_timeout,
+            min_rate: http.min_body_rate,
         };
         let routes = configuration.pools().filter_map(|(name, pool)| {
             let route = Route::new(name, pool, &configuration, metrics)?;

@@ -21,6 +21,7 @@ use super::response;
 use super::shared::SharedGateway;
 use super::trails::RequestId;
 use super::when_woken::WhenWoken;
+use crate::exchange::Timeouts;
 use crate::stall::WriteTimeout;
 use crate::state::State;
 
@@ -77,15 +78,16 @@ impl Worker {
         let service = service_fn(|request: Request<Incoming>| {
             let worker = Arc::clone(&self);
             let serving = connection_state.serve();
+            let version = request.version();
             async move {
                 let response = handle(&worker, &serving, request).await;
-                Ok::<_, Infallible>(response.map(|body| MarkedBody::new(body, serving)))
+                Ok::<_, Infallible>(response.map(|body| MarkedBody::new(body, serving, version)))
             }
         });
-        let idle = self.shared.routes().exchange().timeouts().idle;
+        let Timeouts { idle, min_rate, .. } = *self.shared.routes().exchange().timeouts();
         let worker = Arc::clone(&self);
         let stream = ClientConnection::new(
-            WriteTimeout::new(stream, idle),
+            WriteTimeout::new(stream, min_rate, idle),
             Arc::clone(&connection_state),
             move |status, bytes: &[u8]| response::refuse_unparsed(&worker, status, bytes),
         );
@@ -125,16 +127,20 @@ impl Worker {
 enum StopReason {
     /// The gateway is draining.
     Draining,
-    /// It was open for too long without a single request.
+    /// It was open for too long without a request.
     Silent,
 }
 
-/// Waits until a connection was open for `idle` without a single request. hyper's timeout for heads
-/// starts only when it knows which version of HTTP is spoken.
+/// Waits until a connection was open for `idle` without a request, and at most twice as long. hyper's
+/// timeout for heads starts only when it knows which version of HTTP is spoken, and over HTTP/2 it has
+/// none: a client that answers pings could stay for ever.
 async fn silence(state: &ConnectionState, idle: Duration) {
-    tokio::time::sleep(idle).await;
-    if state.has_begun() {
-        std::future::pending::<()>().await;
+    loop {
+        let before = state.at_rest();
+        tokio::time::sleep(idle).await;
+        if before.is_some() && state.at_rest() == before {
+            return;
+        }
     }
 }
 
@@ -155,9 +161,18 @@ fn builder(idle: Duration) -> auto::Builder<TokioExecutor> {
         .timer(TokioTimer::new())
         // A client that is gone does not answer pings, and its connection is closed.
         .keep_alive_interval(idle)
+        // One upload that waits must not keep the others of its connection from coming.
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        // Of a response whose client does not read, about this much and one piece are in memory.
+        .max_send_buf_size(MAX_SEND_BUFFERED)
         .max_concurrent_streams(1000);
     builder
 }
+
+const STREAM_WINDOW: u32 = 64 << 10;
+const CONNECTION_WINDOW: u32 = 1 << 20;
+const MAX_SEND_BUFFERED: usize = 16 << 10;
 
 /// hyper refuses a longer head, and one with more than 100 headers: to allow more costs it memory for
 /// each request. The guard is stricter about their size.

@@ -6,7 +6,7 @@ use config::Reader;
 use policy::limits::Limit;
 use policy::setting::Kind;
 
-use super::value::{self, Size};
+use super::value::{self, ByteRate, Size};
 
 policy::settings! {
     /// What is written in `[http]`.
@@ -24,8 +24,9 @@ policy::settings! {
         max_body: Size = "none", value::SIZE;
         /// How much of a request body is buffered for resending; longer ones are sent once.
         replay_buffer: Size = "1MiB", value::BOUNDED_SIZE;
-        /// Slower uploads and downloads are ended.
-        min_body_rate: String = "1KiB/s", value::BYTE_RATE;
+        /// Slower uploads and downloads are ended; "0B/s": none is. Requests that send less and wait for
+        /// responses meanwhile need that.
+        min_body_rate: ByteRate = "1KiB/s", value::BYTE_RATE;
     }
 
     /// Timeouts of `[http]` in `[pool.NAME]`.

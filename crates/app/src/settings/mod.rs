@@ -56,7 +56,7 @@ pub use self::schema::schema;
 pub(crate) use self::secret::follow;
 pub use self::secret::{Secret, SecretPattern};
 pub use self::server::{Client, Forward, Network, Server, Storage, Telemetry};
-pub use self::value::Size;
+pub use self::value::{ByteRate, Size};
 pub(crate) use self::value::{http_url, shown_url};
 pub use self::variables::{ADMIN_TOKEN_VARIABLE, CONFIG_VARIABLE, LOG_VARIABLE};
 

@@ -25,7 +25,6 @@ const UNSUPPORTED: &[&str] = &[
     "forward",
     "network.proxy",
     "client.NAME.limits",
-    "http.min_body_rate",
     "telemetry",
 ];
 

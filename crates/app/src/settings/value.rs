@@ -49,7 +49,7 @@ formats! {
     /// A size of something that is held in memory.
     BOUNDED_SIZE: "size", "\"1MiB\"", Some("^[0-9_]+ ?(B|[KMG]iB|[kMG]B)$"), bounded;
     /// Bytes per second.
-    BYTE_RATE: "rate", "\"1KiB/s\"", Some("^[0-9_]+ ?(B|[KMG]iB|[kMG]B)/s$"), byte_rate;
+    BYTE_RATE: "rate", "\"1KiB/s\"", Some("^[0-9_]+ ?(B|[KMG]iB|[kMG]B)/s$"), str::parse::<ByteRate>;
 }
 
 /// A URL of `http` or `https`; a message shows it without what may be secret in it.
@@ -130,12 +130,28 @@ pub(crate) fn bounded(text: &str) -> Result<u64, &'static str> {
     }
 }
 
-/// Bytes per second, as in `1KiB/s`.
-pub(crate) fn byte_rate(text: &str) -> Result<u64, &'static str> {
-    const EXPECTED: &str = "a size per second such as `1KiB/s`";
-    let size = text.strip_suffix("/s").ok_or(EXPECTED)?;
-    bounded(size.trim()).map_err(|_| EXPECTED)
+/// Bytes per second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ByteRate(pub u64);
+
+impl FromStr for ByteRate {
+    type Err = &'static str;
+
+    /// Reads a size per second, as in `1KiB/s`.
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        const EXPECTED: &str = "a size per second such as `1KiB/s`";
+        let size = text.strip_suffix("/s").ok_or(EXPECTED)?;
+        bounded(size.trim()).map(Self).map_err(|_| EXPECTED)
+    }
 }
+
+impl fmt::Display for ByteRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/s", Size::Bytes(self.0))
+    }
+}
+
+policy::setting_values!(ByteRate);
 
 fn folder(text: &str) -> Result<(), &'static str> {
     match text {

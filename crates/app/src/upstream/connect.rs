@@ -113,7 +113,8 @@ impl Connector {
         let stream = dial(&addresses, destination.port(), timeouts.connect).await?;
         // Requests are written in one piece and answers are waited for.
         _ = stream.set_nodelay(true);
-        let stream = WriteTimeout::new(stream, timeouts.idle).holding(descriptor);
+        let stream = WriteTimeout::new(stream, timeouts.min_rate, timeouts.idle);
+        let stream = stream.holding(descriptor);
         let Some(name) = destination.server_name() else {
             return Ok(http1(stream));
         };

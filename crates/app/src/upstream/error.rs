@@ -81,7 +81,8 @@ impl SendError {
         }
     }
 
-    pub(super) fn request_body() -> Self {
+    /// The body of the request broke off.
+    pub(crate) fn request_body() -> Self {
         Self {
             kind: SendErrorKind::RequestBody,
             message: "the body of the request ended early".to_owned(),

@@ -90,8 +90,8 @@ const MEDIUM_READ: usize = 32 << 10;
 /// From here on a body is read to memory of its own, without a copy.
 const LONG: u64 = 8 << 10;
 
-/// As much as is read at once then.
-const MAX_LONG_READ: usize = 64 << 10;
+/// As much as is read at once then: so much of a body is in memory for a client that does not read.
+const MAX_LONG_READ: usize = 32 << 10;
 
 /// As many informational responses, and ends of lines, as come before a response at most. More than
 /// servers send, who may say every few seconds that they still work on it.
@@ -255,7 +255,13 @@ impl Http1Connection {
         if run >= LONG {
             let room = usize::try_from(run).map_or(MAX_LONG_READ, |run| run.min(MAX_LONG_READ));
             self.buffer.reserve(room);
-            ready!(pin!(self.io.read_buf(&mut self.buffer)).poll(context))?;
+            let length = ready!(pin!(self.io.read_buf(&mut self.buffer)).poll(context))?;
+            // Little must not hold the memory of much while it waits to be passed on.
+            if length < room / 2 {
+                let copy = Bytes::copy_from_slice(&self.buffer);
+                self.buffer = BytesMut::new();
+                return Poll::Ready(Ok(copy));
+            }
             return Poll::Ready(Ok(self.buffer.split().freeze()));
         }
         self.poll_read(context)

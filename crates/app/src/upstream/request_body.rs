@@ -18,6 +18,10 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use policy::outcome::Phase;
 use tokio::time::{Instant, Sleep, sleep};
 
+use super::fields;
+use crate::settings::ByteRate;
+use crate::stall::RateWatch;
+
 /// What bounds the body of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BodyBounds {
@@ -27,7 +31,24 @@ pub struct BodyBounds {
     pub kept: u64,
     /// The longest pause between two pieces.
     pub idle: Duration,
+    /// The client has to send it at this rate.
+    pub min_rate: ByteRate,
 }
+
+impl BodyBounds {
+    fn longest_pause(&self) -> Duration {
+        match self.min_rate {
+            ByteRate(0) => self.idle,
+            _ => self.idle.min(MAX_PAUSE),
+        }
+    }
+}
+
+/// The longest pause of a client that sends at the lowest rate otherwise. It may hold a permit.
+const MAX_PAUSE: Duration = Duration::from_secs(10);
+
+/// How long a client has to send at the lowest rate before it may get a permit.
+const STRETCH: Duration = Duration::from_secs(1);
 
 /// The body of a request over all its attempts.
 #[derive(Clone, Debug)]
@@ -50,8 +71,8 @@ pub enum RequestBodyError {
     /// It is longer than is passed on.
     #[error("the body of the request is too long")]
     TooLarge,
-    /// Its sender paused for too long.
-    #[error("the body of the request paused for too long")]
+    /// Its sender paused for too long, or sends too slowly.
+    #[error("the body of the request came too slowly")]
     Slow,
     /// The client disconnected.
     #[error("the body of the request broke off")]
@@ -81,7 +102,17 @@ struct SharedBody {
     waker: Option<Waker>,
     whole_since: Option<Instant>,
     error: Option<RequestBodyError>,
-    silence: Option<Pin<Box<Sleep>>>,
+    watch: RateWatch,
+    arrival: Option<Arrival>,
+}
+
+/// A stretch of time before the first attempt, in which the client has to send at the lowest rate.
+struct Arrival {
+    /// What had come when it began.
+    passed: u64,
+    end: Pin<Box<Sleep>>,
+    /// In how many before this one it sent less.
+    slow: u32,
 }
 
 impl ReplayableBody {
@@ -96,6 +127,7 @@ impl ReplayableBody {
         Self(Some(Arc::new(Mutex::new(SharedBody {
             length: rest.size_hint(),
             rest,
+            watch: RateWatch::new(bounds.min_rate, bounds.longest_pause()),
             bounds,
             pieces: Vec::new(),
             trailers: None,
@@ -107,7 +139,7 @@ impl ReplayableBody {
             waker: None,
             whole_since: None,
             error: None,
-            silence: None,
+            arrival: None,
         }))))
     }
 
@@ -121,6 +153,16 @@ impl ReplayableBody {
             next: 0,
             passed: 0,
             has_ended: false,
+        }
+    }
+
+    /// Waits until the client has shown that it sends: all of the body has come, or as much as is kept, or
+    /// the lowest rate was held for a second. A permit that is taken before would be held by a client
+    /// that sends nothing.
+    pub fn poll_arrival(&self, context: &mut Context<'_>) -> Poll<Result<(), RequestBodyError>> {
+        match &self.0 {
+            Some(state) => lock(state).poll_arrival(context),
+            None => Poll::Ready(Ok(())),
         }
     }
 
@@ -164,6 +206,11 @@ impl ReplayableBody {
         self.look(|state| state.error).flatten()
     }
 
+    /// Has all of it come?
+    pub fn has_arrived(&self) -> bool {
+        self.look(SharedBody::is_whole).unwrap_or(true)
+    }
+
     /// Was all of it handed over?
     pub(super) fn is_sent(&self) -> bool {
         self.progress() != Progress::Partial
@@ -198,6 +245,8 @@ fn begin(state: &Arc<Mutex<SharedBody>>) -> u32 {
     let (attempt, waker) = {
         let mut state = lock(state);
         state.attempt += 1;
+        // Up to here nothing was read from the client.
+        state.watch.pause();
         state.whole_since = None;
         (state.attempt, state.waker.take())
     };
@@ -327,16 +376,54 @@ impl SharedBody {
         }
         match Pin::new(&mut self.rest).poll_frame(context) {
             Poll::Pending => {
-                let idle = self.bounds.idle;
-                let silence = self.silence.get_or_insert_with(|| Box::pin(sleep(idle)));
-                ready!(silence.as_mut().poll(context));
+                ready!(self.watch.poll_expired(context));
                 Poll::Ready(Some(Err(self.fail(RequestBodyError::Slow))))
             }
-            Poll::Ready(frame) => {
-                self.silence = None;
-                Poll::Ready(self.take(frame))
+            Poll::Ready(frame) => Poll::Ready(self.take(frame)),
+        }
+    }
+
+    fn poll_arrival(&mut self, context: &mut Context<'_>) -> Poll<Result<(), RequestBodyError>> {
+        while !self.is_whole() && self.passed < self.bounds.kept {
+            match Pin::new(&mut self.rest).poll_frame(context) {
+                Poll::Ready(frame) => {
+                    if let Some(Err(error)) = self.take(frame) {
+                        return Poll::Ready(Err(error));
+                    }
+                }
+                Poll::Pending if self.bounds.min_rate == ByteRate(0) => break,
+                Poll::Pending => return self.poll_stretches(context),
             }
         }
+        self.arrival = None;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Ready when the client has sent at the lowest rate for a stretch, or was too slow for too many.
+    fn poll_stretches(&mut self, context: &mut Context<'_>) -> Poll<Result<(), RequestBodyError>> {
+        let arrival = self.arrival.get_or_insert_with(|| Arrival {
+            passed: 0,
+            end: Box::pin(sleep(STRETCH)),
+            slow: 0,
+        });
+        loop {
+            ready!(arrival.end.as_mut().poll(context));
+            if self.passed - arrival.passed >= self.bounds.min_rate.0 {
+                self.arrival = None;
+                return Poll::Ready(Ok(()));
+            }
+            arrival.slow += 1;
+            if STRETCH * arrival.slow >= self.bounds.longest_pause() {
+                return Poll::Ready(Err(self.fail(RequestBodyError::Slow)));
+            }
+            arrival.passed = self.passed;
+            arrival.end.as_mut().reset(Instant::now() + STRETCH);
+        }
+    }
+
+    /// Has all of it come?
+    fn is_whole(&self) -> bool {
+        self.is_over || self.length.exact() == Some(self.passed)
     }
 
     fn take(
@@ -354,7 +441,10 @@ impl SharedBody {
             }))),
             Some(Ok(Err(frame))) => {
                 self.is_over = true;
-                self.trailers = frame.into_trailers().ok();
+                self.trailers = frame
+                    .into_trailers()
+                    .ok()
+                    .map(fields::clean_request_trailers);
                 self.trailers
                     .clone()
                     .map(|trailers| Ok(Frame::trailers(trailers)))
@@ -364,6 +454,7 @@ impl SharedBody {
     }
 
     fn pass(&mut self, piece: Bytes) -> Result<Frame<Bytes>, RequestBodyError> {
+        self.watch.moved(piece.len());
         self.passed = self.passed.saturating_add(piece.len() as u64);
         if self.bounds.most.is_some_and(|most| self.passed > most) {
             return Err(self.fail(RequestBodyError::TooLarge));

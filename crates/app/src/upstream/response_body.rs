@@ -13,6 +13,7 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::destination::WorkerConnections;
+use super::fields;
 use super::http1::Http1Connection;
 
 /// The body of a response.
@@ -165,6 +166,10 @@ impl UpstreamBody {
         };
         match rest.poll_frame(context) {
             Poll::Ready(Some(Ok(frame))) => {
+                let frame = match frame.into_trailers() {
+                    Ok(trailers) => Frame::trailers(fields::clean_response_trailers(trailers)),
+                    Err(data) => data,
+                };
                 // Made for the first pause; short responses have none.
                 if let Some(silence) = &mut self.silence {
                     silence.as_mut().reset(Instant::now() + self.idle);

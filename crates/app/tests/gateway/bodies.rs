@@ -116,7 +116,7 @@ fn forwards_a_request_body_while_it_arrives() {
         }
         client.send("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
     });
-    let gateway = Fixture::before(&raw.url());
+    let gateway = Fixture::with(&raw.url(), AT_ANY_RATE);
     let mut client = gateway.connect();
     client.send(&request(
         "POST",
@@ -131,6 +131,9 @@ fn forwards_a_request_body_while_it_arrives() {
     client.send("0\r\n\r\n");
     assert_eq!(client.reply(false).unwrap().status, 200);
 }
+
+/// A body is sent on with its first byte.
+const AT_ANY_RATE: &str = "[http]\nmin_body_rate = \"0B/s\"\n";
 
 /// One at a time, so that everyone else waits in line.
 fn one_at_a_time(url: &str) -> Fixture {
@@ -336,7 +339,7 @@ fn refuses_a_request_whose_body_stalls() {
 fn requests_with_truncated_bodies_use_their_permits() {
     let mock = mock();
     let gate = "[gate]\nstrategy = \"fixed\"\ninitial_rate = 0.1\nmax_wait = \"0s\"\n\
-                [http]\nmax_body = \"4B\"\n";
+                [http]\nmax_body = \"4B\"\nmin_body_rate = \"0B/s\"\n";
     let gateway = Fixture::new(&format!("{gate}{}", pool(&[("a", &mock.url())])));
     let mut client = gateway.connect();
     client.send(&request(
@@ -465,7 +468,7 @@ fn sends_the_rest_of_a_body_after_an_early_response() {
         client.send("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
         count.store(client.rest().len(), Ordering::SeqCst);
     });
-    let gateway = Fixture::before(&raw.url());
+    let gateway = Fixture::with(&raw.url(), AT_ANY_RATE);
     let mut client = gateway.connect();
     let headers = ["content-length: 600000"];
     client.send(&request("POST", "/api/x", &headers, ""));

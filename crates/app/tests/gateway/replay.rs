@@ -212,7 +212,7 @@ fn resends_after_an_early_response_that_left_the_body_unread() {
             ));
         }
     });
-    let gateway = Fixture::before(&raw.url());
+    let gateway = Fixture::with(&raw.url(), "[http]\nmin_body_rate = \"0B/s\"\n");
     let mut client = gateway.connect();
     let headers = ["idempotency-key: k", "content-length: 600000"];
     client.send(&request("POST", "/api/x", &headers, ""));

@@ -24,6 +24,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use crate::frames::{GO_AWAY, HEADERS, RESET, SETTINGS, frame};
 use crate::support::{Fixture, OPEN, closed_port, free, in_child_with, mock, pause, pool, request};
 
 /// Runs a test in a process that trusts the certificate of `localhost` in the given folder.
@@ -243,19 +244,6 @@ async fn by_frames(mut stream: TlsStream<TcpStream>, refuse: impl Fn(u32) -> Opt
         _ = stream.write_all(&answer).await;
         _ = stream.flush().await;
     }
-}
-
-const HEADERS: u8 = 1;
-const RESET: u8 = 3;
-const SETTINGS: u8 = 4;
-const GO_AWAY: u8 = 7;
-
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
-    let mut frame = vec![length[1], length[2], length[3], kind, flags];
-    frame.extend(stream.to_be_bytes());
-    frame.extend(payload);
-    frame
 }
 
 /// The response to a POST whose first stream was answered like this.

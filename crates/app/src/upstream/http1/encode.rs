@@ -224,30 +224,10 @@ fn put_trailers(buffer: &mut Vec<u8>, names: &[HeaderName], frame: Option<Frame<
         return;
     };
     for (name, value) in &trailers {
-        if names.contains(name) && !is_only_for_heads(name) {
+        if names.contains(name) {
             put_header(buffer, name, value.as_bytes());
         }
     }
-}
-
-/// Is it about how a message is read or for whom it is? Such a field must not come after the body (RFC
-/// 9110, section 6.5.1).
-fn is_only_for_heads(name: &HeaderName) -> bool {
-    matches!(
-        name.as_str(),
-        "authorization"
-            | "cache-control"
-            | "content-encoding"
-            | "content-length"
-            | "content-range"
-            | "content-type"
-            | "host"
-            | "max-forwards"
-            | "set-cookie"
-            | "te"
-            | "trailer"
-            | "transfer-encoding"
-    )
 }
 
 fn put_header(buffer: &mut Vec<u8>, name: &HeaderName, value: &[u8]) {
