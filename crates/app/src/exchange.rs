@@ -168,9 +168,9 @@ fn judge_error(attempt: &Attempt, error: SendError) -> AttemptResult<SendResult>
                 ..AttemptResult::new(Err(error), outcome)
             }
         }
-        SendErrorKind::NotAllowed { .. } | SendErrorKind::NoDescriptors => {
-            AttemptResult::unsent(Err(error))
-        }
+        SendErrorKind::NotAllowed { .. }
+        | SendErrorKind::NoDescriptors
+        | SendErrorKind::NoStream => AttemptResult::unsent(Err(error)),
         // The server has received some of it, so the permit is used up; it says nothing about the
         // server.
         SendErrorKind::RequestBody => {

@@ -16,6 +16,7 @@ mod destination;
 mod error;
 pub(crate) mod fields;
 mod http1;
+mod http2;
 mod request_body;
 mod response_body;
 
@@ -23,7 +24,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
-use hyper::client::conn::http2::SendRequest;
 use policy::outcome::{Failure, Phase};
 use tidegate::Attempt;
 use tokio::time::Instant;
@@ -35,9 +35,10 @@ pub use error::{SendError, SendErrorKind};
 pub use request_body::{BodyBounds, ReplayableBody, RequestBody, RequestBodyError};
 pub use response_body::{BodyError, UpstreamBody};
 
-use connect::{Connection, Connector, for_http2};
-use destination::{Destinations, WorkerConnections};
+use connect::Connector;
+use destination::{Connection, Destinations, WorkerConnections};
 use http1::Http1Connection;
+use http2::{Http2Stream, for_http2};
 use request_body::Progress;
 use response_body::BodySource;
 
@@ -168,7 +169,7 @@ fn send_on<'a>(
             connection.begin(request);
             Sending::Http1(connection)
         }
-        Connection::Http2(sender) => Sending::Http2(sender, Box::new(for_http2(request))),
+        Connection::Http2(stream) => Sending::Http2(stream, Box::new(for_http2(request))),
     };
     // The time for the response begins with the request's end. How long the client may pause before
     // that is bounded by the request's body.
@@ -199,11 +200,17 @@ fn send_on<'a>(
                 }
                 None => return Err(SendError::late()),
             },
-            Sending::Http2(mut sender, request) => {
+            Sending::Http2(stream, request) => {
+                let Http2Stream { mut sender, place } = stream;
                 let sending = sender.try_send_request(*request);
                 match ReusableTimer::default().wait_for(sending, deadline).await {
-                    Some(Ok(response)) => response
-                        .map(|rest| UpstreamBody::new(BodySource::Http2(rest), timeouts.idle)),
+                    Some(Ok(response)) => response.map(|body| {
+                        let source = BodySource::Http2 {
+                            body,
+                            _place: place,
+                        };
+                        UpstreamBody::new(source, timeouts.idle)
+                    }),
                     Some(Err(_)) if body.error().is_some() => {
                         return Err(SendError::request_body());
                     }
@@ -228,5 +235,5 @@ fn send_on<'a>(
 /// A request on its way.
 enum Sending {
     Http1(Box<Http1Connection>),
-    Http2(SendRequest<RequestBody>, Box<Request<RequestBody>>),
+    Http2(Http2Stream, Box<Request<RequestBody>>),
 }

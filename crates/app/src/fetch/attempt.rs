@@ -157,7 +157,9 @@ impl Attempt<'_> {
     fn unsent(&self, item: Box<FetchItem>, result: &SendResult) {
         let error = result.as_ref().err();
         match error.map(|error| error.kind) {
-            Some(SendErrorKind::NoDescriptors) => self.again_later(item, Reason::InFlight, None),
+            Some(SendErrorKind::NoDescriptors | SendErrorKind::NoStream) => {
+                self.again_later(item, Reason::InFlight, None)
+            }
             Some(SendErrorKind::NotAllowed { .. }) => {
                 let message = error.map(|error| error.message.clone());
                 self.engine.fail(item, UrlError::AddressNotAllowed, message);

@@ -133,7 +133,7 @@ impl Serving {
     }
 
     /// Is there room for another piece of a body? If not, the task is woken when there is.
-    fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
+    fn poll_room(&self, context: &Context<'_>) -> Poll<()> {
         if self.0.unwritten.load(Ordering::Relaxed) < MAX_UNWRITTEN {
             return Poll::Ready(());
         }

@@ -35,7 +35,7 @@ pub enum GatewayError {
         /// From now on; `None` if a person has to enable one.
         wait: Option<Duration>,
     },
-    /// No place in flight was free before its deadline; at an endpoint that recovers there is one.
+    /// No place in flight was free in time; at an endpoint that recovers there is one.
     InFlight,
     /// The process has no descriptor left for a connection.
     NoDescriptors,
@@ -215,7 +215,7 @@ impl GatewayError {
             }
             Self::NoEndpoint { wait } => after("every endpoint of this pool is paused", wait),
             Self::InFlight => {
-                "as many requests are in flight as may be (`max_in_flight`; one while an endpoint recovers), and none ended in time"
+                "as many requests are in flight as may be (`max_in_flight`; one while an endpoint recovers; as many as a server of HTTP/2 allows), and none ended in time"
                     .to_owned()
             }
             Self::NoDescriptors => {

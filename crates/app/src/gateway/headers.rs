@@ -4,6 +4,7 @@
 //! can not use that to have headers removed that matter: those are put on after it. Headers that are
 //! ours, and those by which proxies vouch for a caller, are not taken from callers.
 
+use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use crate::exchange::fields::{is_not_callers, is_of_connection};
@@ -24,6 +25,23 @@ pub(super) fn clean_request(headers: &mut HeaderMap) {
     remove(headers, dropped);
     if wants_trailers {
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
+    }
+}
+
+/// Joins the cookies that a client of HTTP/2 sent one by one, as HTTP/1 has to (RFC 9113, section
+/// 8.2.3).
+pub(super) fn join_cookies(headers: &mut HeaderMap) {
+    let mut cookies = headers.get_all(header::COOKIE).iter();
+    let (Some(first), Some(second)) = (cookies.next(), cookies.next()) else {
+        return;
+    };
+    let mut joined = first.as_bytes().to_vec();
+    for cookie in [second].into_iter().chain(cookies) {
+        joined.extend_from_slice(b"; ");
+        joined.extend_from_slice(cookie.as_bytes());
+    }
+    if let Ok(joined) = HeaderValue::from_maybe_shared(Bytes::from(joined)) {
+        headers.insert(header::COOKIE, joined);
     }
 }
 

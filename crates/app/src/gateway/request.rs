@@ -4,7 +4,7 @@ use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, Method, Request, header};
+use http::{HeaderMap, HeaderName, Method, Request, Version, header};
 use policy::duration;
 use policy::item::ItemKind;
 
@@ -156,6 +156,9 @@ pub(super) fn parse<B>(
         ..ItemKind::of(request.method().as_str())
     };
     headers::clean_request(&mut headers);
+    if request.version() == Version::HTTP_2 {
+        headers::join_cookies(&mut headers);
+    }
     headers.append(header::VIA, shared.via().clone());
     Ok(Parsed::Request(ParsedRequest {
         route: Arc::clone(route),

@@ -74,6 +74,7 @@ fn call_error(
         match error.kind {
             SendErrorKind::NotAllowed { .. } => return GatewayError::AddressNotAllowed,
             SendErrorKind::NoDescriptors => return GatewayError::NoDescriptors,
+            SendErrorKind::NoStream => return GatewayError::InFlight,
             SendErrorKind::RequestBody => {
                 let error = body.error().map(GatewayError::from);
                 return error.unwrap_or(GatewayError::BodyIncomplete);

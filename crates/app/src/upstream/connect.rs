@@ -5,9 +5,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Request;
-use hyper::client::conn::http2;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use policy::outcome::{Failure, Phase};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::{TcpStream, lookup_host};
@@ -19,7 +16,7 @@ use super::address::Addresses;
 use super::destination::{Destination, DialledHost};
 use super::error::SendError;
 use super::http1::{Http1Connection, Io};
-use super::request_body::RequestBody;
+use super::http2::Http2Connection;
 use crate::descriptors::{self, Descriptors};
 use crate::redact::Text;
 use crate::stall::WriteTimeout;
@@ -32,27 +29,13 @@ pub(super) struct Connector {
     descriptors: Arc<Descriptors>,
 }
 
-/// A connection that a request can be sent on.
+/// A new connection.
 #[derive(Debug)]
-pub(super) enum Connection {
+pub(super) enum NewConnection {
     /// HTTP/1.1: one request at a time.
     Http1(Box<Http1Connection>),
     /// HTTP/2: many at once.
-    Http2(http2::SendRequest<RequestBody>),
-}
-
-/// The request for HTTP/2, which has no `Host`: scheme and authority are part of the address.
-pub(super) fn for_http2(mut request: Request<RequestBody>) -> Request<RequestBody> {
-    if let Some(host) = request.headers_mut().remove(http::header::HOST) {
-        let mut parts = std::mem::take(request.uri_mut()).into_parts();
-        parts.scheme = Some(http::uri::Scheme::HTTPS);
-        parts.authority = host.as_bytes().try_into().ok();
-        if let Ok(uri) = http::Uri::from_parts(parts) {
-            *request.uri_mut() = uri;
-        }
-    }
-    *request.version_mut() = http::Version::HTTP_2;
-    request
+    Http2(Http2Connection),
 }
 
 impl Connector {
@@ -91,7 +74,7 @@ impl Connector {
         &self,
         destination: &Destination,
         timeouts: &Timeouts,
-    ) -> Result<Connection, SendError> {
+    ) -> Result<NewConnection, SendError> {
         let connecting = self.connect_in_time(destination, timeouts);
         match timeout(timeouts.connect, connecting).await {
             Ok(connected) => connected,
@@ -106,7 +89,7 @@ impl Connector {
         &self,
         destination: &Destination,
         timeouts: &Timeouts,
-    ) -> Result<Connection, SendError> {
+    ) -> Result<NewConnection, SendError> {
         let descriptor = self.descriptors.for_upstream();
         let descriptor = descriptor.ok_or_else(SendError::no_descriptors)?;
         let addresses = self.resolve(destination).await?;
@@ -123,7 +106,9 @@ impl Connector {
         let stream = stream.map_err(|error| tls_error(&error))?;
         let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         if is_http2 {
-            handshake_http2(stream).await
+            Http2Connection::establish(stream)
+                .await
+                .map(NewConnection::Http2)
         } else {
             Ok(http1(stream))
         }
@@ -179,28 +164,9 @@ async fn dial(addresses: &[IpAddr], port: u16, time: Duration) -> Result<TcpStre
     Err(last)
 }
 
-fn http1(io: impl Io + 'static) -> Connection {
-    Connection::Http1(Box::new(Http1Connection::new(io)))
+fn http1(io: impl Io + 'static) -> NewConnection {
+    NewConnection::Http1(Box::new(Http1Connection::new(io)))
 }
-
-async fn handshake_http2(io: impl Io + 'static) -> Result<Connection, SendError> {
-    let connected = http2::Builder::new(TokioExecutor::new())
-        .timer(TokioTimer::new())
-        // A connection that died silently would fail every request, each after its timeout.
-        .keep_alive_interval(PING_INTERVAL)
-        .keep_alive_timeout(PING_TIMEOUT)
-        .handshake(TokioIo::new(io))
-        .await;
-    let (sender, connection) = connected.map_err(|_| failed(Failure::Reset, BROKEN))?;
-    tokio::spawn(connection);
-    Ok(Connection::Http2(sender))
-}
-
-/// Only while requests are in flight; an idle connection gets no pings.
-const PING_INTERVAL: Duration = Duration::from_secs(15);
-const PING_TIMEOUT: Duration = Duration::from_secs(10);
-
-const BROKEN: &str = "the connection broke during the handshake";
 
 fn failed(failure: Failure, what: impl Into<String>) -> SendError {
     SendError::failed(failure, Phase::Connecting, what)

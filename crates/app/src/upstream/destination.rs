@@ -5,8 +5,8 @@
 //! made in. The connection that was used last is taken first, so that those which are not needed
 //! grow old and are closed. A connection over HTTP/2 carries many requests at once and stays.
 //!
-//! Requests that need the first TLS connection at the same time share its set-up: if it turns out to
-//! be HTTP/2, one is enough for all.
+//! Requests that need a TLS connection at the same time share its set-up: if it turns out to be
+//! HTTP/2, one is enough for many.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,17 +16,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::HeaderValue;
-use hyper::client::conn::http2;
 use rustls::pki_types::ServerName;
-use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, timeout_at};
 use url::{Host, Url};
 
 use super::Timeouts;
-use super::connect::{Connection, Connector};
+use super::connect::{Connector, NewConnection};
 use super::error::SendError;
 use super::http1::Http1Connection;
-use super::request_body::RequestBody;
+use super::http2::{Http2Connection, Http2Stream};
 use crate::host_check::is_localhost;
 
 /// One server, and the connections to it.
@@ -146,7 +145,7 @@ impl Destination {
         }
     }
 
-    /// A fresh connection for one request.
+    /// A fresh connection for one request, or a stream on one that others use as well.
     pub(super) async fn connect(
         &self,
         worker: usize,
@@ -154,31 +153,38 @@ impl Destination {
         timeouts: &Timeouts,
     ) -> Result<Connection, SendError> {
         let connections = self.connections(worker);
-        // Without TLS it is HTTP/1.1, and every request needs a connection of its own.
-        if !self.is_tls() || connections.is_http1.load(Ordering::Relaxed) {
-            let connected = connector.connect(self, timeouts).await;
-            connections.note_protocol(&connected);
-            return connected;
-        }
+        let deadline = Instant::now() + timeouts.first_byte;
         loop {
+            // Without TLS it is HTTP/1.1, and every request needs a connection of its own.
+            if !self.is_tls() || connections.is_http1.load(Ordering::Relaxed) {
+                let connected = connector.connect(self, timeouts).await?;
+                if let Some(connection) = connections.add(connected) {
+                    return Ok(connection);
+                }
+            }
+            if let Some(stream) = connections.stream() {
+                return Ok(Connection::Http2(stream));
+            }
+            if connections.are_all_used() {
+                connections.free_stream(deadline).await?;
+                continue;
+            }
             match connections.set_up() {
                 SetUp::Begins(done) => {
                     let connected = connector.connect(self, timeouts).await;
-                    connections.note_protocol(&connected);
+                    let ended = connected.as_ref().map(|_| ()).map_err(Clone::clone);
+                    let own = connected.map(|connected| connections.add(connected));
                     *lock(&connections.set_up) = None;
-                    done.send_replace(Some(connected.as_ref().map(|_| ()).map_err(Clone::clone)));
-                    return connected;
+                    done.send_replace(Some(ended));
+                    if let Some(connection) = own? {
+                        return Ok(connection);
+                    }
                 }
                 SetUp::Runs(mut done) => {
                     // `Err`: the request that set it up was cancelled, and another one has to.
                     let ended = done.wait_for(Option::is_some).await;
-                    match ended.ok().and_then(|ended| ended.clone()) {
-                        Some(Err(error)) => return Err(error),
-                        Some(Ok(())) => match connections.shared() {
-                            Some(sender) => return Ok(Connection::Http2(sender)),
-                            None => return connector.connect(self, timeouts).await,
-                        },
-                        None => {}
+                    if let Some(Err(error)) = ended.ok().and_then(|ended| ended.clone()) {
+                        return Err(error);
                     }
                 }
             }
@@ -207,8 +213,10 @@ impl fmt::Debug for Destination {
 #[derive(Debug, Default)]
 pub(super) struct WorkerConnections {
     idle: Mutex<Vec<Idle>>,
-    shared: Mutex<Option<http2::SendRequest<RequestBody>>>,
-    /// The set-up of the first TLS connection, while it runs.
+    shared: Mutex<Vec<Http2Connection>>,
+    /// Wakes requests that wait for a stream.
+    freed: Notify,
+    /// The set-up of a TLS connection that may become a shared one, while it runs.
     set_up: Mutex<Option<watch::Receiver<SetUpResult>>>,
     /// The server chose HTTP/1.1 the last time.
     is_http1: AtomicBool,
@@ -233,11 +241,27 @@ struct Idle {
 /// As many as a gate has in flight by default; further ones are closed.
 const MAX_IDLE: usize = 256;
 
+/// Shared connections to one server. Requests beyond their streams wait.
+const MAX_SHARED: usize = 16;
+
+/// A connection, or a part of one, that a request can be sent on.
+#[derive(Debug)]
+pub(super) enum Connection {
+    /// HTTP/1.1: one request at a time.
+    Http1(Box<Http1Connection>),
+    /// HTTP/2: a stream.
+    Http2(Http2Stream),
+}
+
 impl WorkerConnections {
     /// An open connection that can be used `now`.
-    pub(super) fn take(&self, now: Instant, idle_timeout: Duration) -> Option<Connection> {
-        if let Some(sender) = self.shared() {
-            return Some(Connection::Http2(sender));
+    pub(super) fn take(
+        self: &Arc<Self>,
+        now: Instant,
+        idle_timeout: Duration,
+    ) -> Option<Connection> {
+        if let Some(stream) = self.stream() {
+            return Some(Connection::Http2(stream));
         }
         loop {
             let mut idle = lock(&self.idle).pop()?;
@@ -249,6 +273,47 @@ impl WorkerConnections {
             // The server may have closed it.
             if idle.connection.is_ready() {
                 return Some(Connection::Http1(idle.connection));
+            }
+        }
+    }
+
+    /// A free stream of a shared connection.
+    fn stream(self: &Arc<Self>) -> Option<Http2Stream> {
+        let mut shared = lock(&self.shared);
+        if shared.is_empty() {
+            return None;
+        }
+        shared.retain(|connection| !connection.is_closed());
+        shared.iter().find_map(|connection| connection.stream(self))
+    }
+
+    /// Are there as many shared connections as may be?
+    fn are_all_used(&self) -> bool {
+        lock(&self.shared).len() >= MAX_SHARED
+    }
+
+    /// Waits until a stream may be free: that is no failure of the server.
+    async fn free_stream(&self, deadline: Instant) -> Result<(), SendError> {
+        let freed = timeout_at(deadline, self.freed.notified()).await;
+        freed.map_err(|_| SendError::no_stream())
+    }
+
+    /// A request over HTTP/2 is over.
+    pub(super) fn stream_is_free(&self) {
+        self.freed.notify_one();
+    }
+
+    /// Takes a new connection in. Returns it if it is for one request only.
+    fn add(&self, connected: NewConnection) -> Option<Connection> {
+        match connected {
+            NewConnection::Http1(connection) => {
+                self.is_http1.store(true, Ordering::Relaxed);
+                Some(Connection::Http1(connection))
+            }
+            NewConnection::Http2(connection) => {
+                self.is_http1.store(false, Ordering::Relaxed);
+                lock(&self.shared).push(connection);
+                None
             }
         }
     }
@@ -278,32 +343,29 @@ impl WorkerConnections {
         }
     }
 
-    /// Lets other requests use a connection over HTTP/2.
-    fn note_protocol(&self, connected: &Result<Connection, SendError>) {
-        if let Ok(connection) = connected {
-            let is_http1 = matches!(connection, Connection::Http1(_));
-            self.is_http1.store(is_http1, Ordering::Relaxed);
-        }
-        if let Ok(Connection::Http2(sender)) = connected {
-            *lock(&self.shared) = Some(sender.clone());
-        }
-    }
-
     fn close_idle(&self, idle_timeout: Duration) {
         lock(&self.idle)
             .retain_mut(|idle| idle.since.elapsed() < idle_timeout && idle.connection.is_ready());
+        // One shared connection stays; others were needed for a while.
+        let mut is_first = true;
+        lock(&self.shared).retain(|connection| {
+            let is_kept = std::mem::take(&mut is_first) || !connection.is_unused();
+            is_kept && !connection.is_closed()
+        });
     }
 
     fn is_used(&self) -> bool {
-        !lock(&self.idle).is_empty() || self.shared().is_some() || lock(&self.set_up).is_some()
-    }
-
-    fn shared(&self) -> Option<http2::SendRequest<RequestBody>> {
-        let mut shared = lock(&self.shared);
-        if shared.as_ref().is_some_and(http2::SendRequest::is_closed) {
-            *shared = None;
-        }
-        shared.clone()
+        let is_shared = || {
+            let shared = lock(&self.shared);
+            shared.iter().any(|connection| !connection.is_closed())
+        };
+        // The sender of a set-up is gone if its request was cancelled.
+        let is_set_up = || {
+            lock(&self.set_up)
+                .as_ref()
+                .is_some_and(|done| done.has_changed().is_ok())
+        };
+        !lock(&self.idle).is_empty() || is_shared() || is_set_up()
     }
 }
 

@@ -37,6 +37,8 @@ pub enum SendErrorKind {
     },
     /// The process has no descriptor left for a connection. Nothing was sent.
     NoDescriptors,
+    /// Every stream of every connection over HTTP/2 was in use for too long. Nothing was sent.
+    NoStream,
     /// The body of the request ended early, or was too long.
     RequestBody,
 }
@@ -76,6 +78,15 @@ impl SendError {
         Self {
             kind: SendErrorKind::NoDescriptors,
             message: "the process has no descriptors left".to_owned(),
+            is_permanent: false,
+            may_resend: false,
+        }
+    }
+
+    pub(super) fn no_stream() -> Self {
+        Self {
+            kind: SendErrorKind::NoStream,
+            message: "as many requests are in flight as the server allows".to_owned(),
             is_permanent: false,
             may_resend: false,
         }

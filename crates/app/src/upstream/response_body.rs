@@ -15,6 +15,7 @@ use tokio::time::{Instant, Sleep, sleep};
 use super::destination::WorkerConnections;
 use super::fields;
 use super::http1::Http1Connection;
+use super::http2::StreamPlace;
 
 /// The body of a response.
 ///
@@ -45,8 +46,10 @@ pub(super) enum BodySource {
         owner: Option<Arc<WorkerConnections>>,
     },
     /// One of many streams on a connection.
-    Http2(Incoming),
+    Http2 { body: Incoming, _place: StreamPlace },
 }
+
+const RESET: &str = "the server reset the stream before the response was complete";
 
 /// Why a body ended early.
 #[derive(Debug, thiserror::Error)]
@@ -71,11 +74,14 @@ impl BodySource {
                     frame.map(|frame| frame.map_err(|error| BodyError::Broken(error.into()))),
                 )
             }
-            Self::Http2(incoming) => {
-                let frame = ready!(Pin::new(incoming).poll_frame(context));
-                Poll::Ready(
-                    frame.map(|frame| frame.map_err(|error| BodyError::Broken(error.into()))),
-                )
+            Self::Http2 { body, .. } => {
+                let frame = ready!(Pin::new(&mut *body).poll_frame(context));
+                Poll::Ready(match frame {
+                    Some(frame) => Some(frame.map_err(|error| BodyError::Broken(error.into()))),
+                    // hyper takes a reset without an error, and one that cancels, for an end.
+                    None if !body.is_end_stream() => Some(Err(BodyError::Broken(RESET.into()))),
+                    None => None,
+                })
             }
         }
     }
@@ -83,7 +89,7 @@ impl BodySource {
     fn has_ended(&self) -> bool {
         match self {
             Self::Http1 { connection, .. } => connection.has_ended(),
-            Self::Http2(incoming) => incoming.is_end_stream(),
+            Self::Http2 { body, .. } => body.is_end_stream(),
         }
     }
 
@@ -93,7 +99,7 @@ impl BodySource {
                 Some(length) => SizeHint::with_exact(length),
                 None => SizeHint::default(),
             },
-            Self::Http2(incoming) => incoming.size_hint(),
+            Self::Http2 { body, .. } => body.size_hint(),
         }
     }
 }
@@ -213,7 +219,7 @@ impl UpstreamBody {
                 connection,
                 owner: None,
             }) => connection.finish(),
-            Some(BodySource::Http2(_)) | None => {}
+            Some(BodySource::Http2 { .. }) | None => {}
         }
     }
 }

@@ -15,6 +15,8 @@ mod documents;
 mod frames;
 mod headers;
 mod hostile;
+mod http2_clients;
+mod http2_servers;
 mod leaving;
 mod lifecycle;
 mod memory;

@@ -28,7 +28,7 @@ use crate::frames::{GO_AWAY, HEADERS, RESET, SETTINGS, frame};
 use crate::support::{Fixture, OPEN, closed_port, free, in_child_with, mock, pause, pool, request};
 
 /// Runs a test in a process that trusts the certificate of `localhost` in the given folder.
-fn trusting(name: &str, test: impl FnOnce(&Path)) {
+pub(crate) fn trusting(name: &str, test: impl FnOnce(&Path)) {
     if let Some(folder) = std::env::var_os(FOLDER) {
         return in_child_with(name, &[], || test(Path::new(&folder)));
     }
@@ -53,7 +53,7 @@ fn certify(folder: &Path, name: &str) -> String {
 }
 
 /// Listens with that certificate, and serves every connection by `serve`, which gets its number.
-fn listen<F>(
+pub(crate) fn listen<F>(
     folder: &Path,
     name: &str,
     protocols: &[&str],
