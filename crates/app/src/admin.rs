@@ -32,6 +32,7 @@ mod samples;
 mod settings;
 mod sign_in;
 mod simulate;
+mod strangers;
 mod summary;
 mod test_tool;
 mod token;

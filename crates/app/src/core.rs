@@ -8,6 +8,7 @@ mod events;
 
 use std::sync::Arc;
 
+use policy::key::endpoint_key;
 use tidegate::event::{Event, EventListener};
 use tidegate::{Clock, HostSettings, Hosts, Limiter, Timestamp};
 
@@ -152,6 +153,14 @@ fn gate_settings(settings: &Settings) -> Hosts<HostSettings> {
     let mut hosts = settings.gates.clone();
     for host in hosts.values_mut() {
         host.gate.set_response_timeout(timeout);
+    }
+    // All at once: one by one, each would copy all settings.
+    for pool in settings.pools.values() {
+        for endpoint in &pool.endpoints {
+            if let Some(host) = endpoint.url.host_str() {
+                hosts.alias(&endpoint_key(&pool.name, &endpoint.name), host);
+            }
+        }
     }
     hosts
 }

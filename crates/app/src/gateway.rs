@@ -21,6 +21,7 @@ mod handle;
 mod head_timer;
 mod headers;
 mod listen;
+mod marked_body;
 mod operation;
 mod request;
 mod response;

@@ -20,6 +20,7 @@ pub use crate::log::Logs;
 use crate::operations::OperationWorker;
 use crate::settings::{Problem, Settings};
 use crate::state::{Persister, State, open_store};
+use config::Location;
 
 /// A server that runs.
 #[derive(Debug)]
@@ -248,6 +249,10 @@ impl Server {
 
     fn reload(&self, settings: Result<Settings, Vec<Problem>>) {
         let log = self.state.log();
+        let settings = settings.and_then(|settings| match self.fixed_changes(&settings) {
+            problems if problems.is_empty() => Ok(settings),
+            problems => Err(problems),
+        });
         match settings {
             Ok(settings) => {
                 self.state.reload(Arc::new(settings));
@@ -262,12 +267,30 @@ impl Server {
         }
     }
 
+    /// What cannot change while it runs, and differs in `settings`.
+    fn fixed_changes(&self, settings: &Settings) -> Vec<Problem> {
+        let configuration = self.state.configuration();
+        let (before, after) = (&configuration.settings().server, &settings.server);
+        let changes = [
+            ("server.listen", before.listen != after.listen),
+            ("server.admin", before.admin != after.admin),
+            ("server.data", before.data != after.data),
+        ];
+        let changed = changes.into_iter().filter(|(_, is_changed)| *is_changed);
+        changed
+            .map(|(key, _)| Problem::about(&Location::Default, key, NEEDS_RESTART))
+            .collect()
+    }
+
     async fn drained(&self) {
         while !self.gateway.is_done() || !self.operations.is_done() || !self.job_worker.is_done() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 }
+
+const NEEDS_RESTART: &str = "has changed, which needs a restart; nothing of the file is used until \
+                             then, or until it is as before";
 
 const NO_POOLS: &str = "no pool is configured, so every request is answered 404; add a section \
                         `[pool.NAME]` with `endpoints` to the configuration file and send SIGHUP, \
@@ -276,4 +299,43 @@ const NO_POOLS: &str = "no pool is configured, so every request is answered 404;
 /// One for each core.
 fn workers() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reload_refuses_what_needs_a_restart_and_changes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let free: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let mut settings = Settings::default();
+        settings.server.listen = free;
+        settings.server.admin = free;
+        settings.server.data = folder.path().to_owned();
+        let server = Server::start(settings.clone(), Logs::silent()).unwrap();
+        let idle = |server: &Server| server.state.configuration().settings().http.idle_timeout;
+        let before = idle(&server);
+        let mut other = settings;
+        other.http.idle_timeout = before / 2;
+        for change in [
+            |settings: &mut Settings| settings.server.listen.set_port(1),
+            |settings: &mut Settings| settings.server.admin.set_port(1),
+            |settings: &mut Settings| settings.server.data.push("other"),
+        ] {
+            let mut changed = other.clone();
+            change(&mut changed);
+            assert_eq!(server.fixed_changes(&changed).len(), 1);
+            server.reload(Ok(changed));
+            assert_eq!(idle(&server), before);
+        }
+        server.reload(Ok(other));
+        assert_eq!(idle(&server), before / 2);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        runtime
+            .unwrap()
+            .block_on(server.stop(Duration::from_secs(1)));
+    }
 }

@@ -25,10 +25,11 @@ use tower_service::Service;
 use super::api::{self, AdminState};
 use super::console::{self, SAFE_HEADERS};
 use super::demo::TourGuide;
-use super::guard::Guard;
+use super::guard::{Access, Guard};
 use super::key_path;
 use super::problem::{PROBLEM, Refused};
 use super::sign_in::Cookies;
+use super::strangers::{Stranger, Strangers};
 use super::token::{Token, TokenError};
 use crate::gateway::RequestTrails;
 use crate::host_check::AcceptedHosts;
@@ -162,7 +163,8 @@ struct Listener {
     router: Router,
 }
 
-/// Connections at a time; more wait. A browser opens up to six.
+/// Connections at a time; for more, those that have shown no credential are closed, the oldest first.
+/// A browser opens up to six.
 const MAX_CONNECTIONS: usize = 1024;
 
 /// Before accepting again after the system refused.
@@ -176,23 +178,30 @@ async fn accept(listener: TcpListener, shared: Arc<Listener>, mut stop: watch::R
         return;
     };
     let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let strangers = Arc::new(Strangers::default());
     let stopping = stop.clone();
     tokio::spawn(record(Arc::clone(&shared.admin)));
     let work = async {
         loop {
+            let Ok((stream, peer)) = listener.accept().await else {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            };
+            if slots.available_permits() == 0 {
+                strangers.close_oldest();
+            }
             let Ok(slot) = Arc::clone(&slots).acquire_owned().await else {
                 return;
             };
-            match listener.accept().await {
-                Ok((stream, peer)) => {
-                    let (shared, stopping) = (Arc::clone(&shared), stopping.clone());
-                    tokio::spawn(async move {
-                        shared.serve(stream, peer.ip(), stopping).await;
-                        drop(slot);
-                    });
+            let (shared, stopping) = (Arc::clone(&shared), stopping.clone());
+            let stranger = Strangers::enter(&strangers);
+            tokio::spawn(async move {
+                tokio::select! {
+                    () = shared.serve(stream, peer.ip(), &stranger, stopping) => {}
+                    () = stranger.is_closed() => {}
                 }
-                Err(_) => tokio::time::sleep(PAUSE).await,
-            }
+                drop(slot);
+            });
         }
     };
     tokio::select! {
@@ -232,12 +241,13 @@ impl Listener {
         self: Arc<Self>,
         stream: TcpStream,
         peer: IpAddr,
+        stranger: &Stranger,
         mut stop: watch::Receiver<bool>,
     ) {
         _ = stream.set_nodelay(true);
         let service = service_fn(|request| {
             let shared = Arc::clone(&self);
-            async move { Ok::<_, Infallible>(shared.answer(request, peer).await) }
+            async move { Ok::<_, Infallible>(shared.answer(request, peer, stranger).await) }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -254,12 +264,20 @@ impl Listener {
         _ = connection.await;
     }
 
-    async fn answer(&self, mut request: Request<Incoming>, peer: IpAddr) -> Response {
+    async fn answer(
+        &self,
+        mut request: Request<Incoming>,
+        peer: IpAddr,
+        stranger: &Stranger,
+    ) -> Response {
         let checked = self.guard().check(&request);
         let mut answer = match (checked, self.exchange_token(&request)) {
             (Err(refused), _) => refused.into_response(),
             (Ok(_), Some(redirect)) => redirect,
             (Ok(access), None) => {
+                if access != Access::Free {
+                    stranger.is_known();
+                }
                 key_path::join(&mut request);
                 let extensions = request.extensions_mut();
                 extensions.insert(Arc::clone(&self.cookies));

@@ -11,19 +11,19 @@ use std::io::{self, IoSlice};
 use std::mem;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use http::{StatusCode, Version};
-use hyper::body::{Body, Frame, SizeHint};
+use http::StatusCode;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::task::coop::unconstrained;
 use tokio::time::{Sleep, sleep};
 
 use super::framing::FramingScanner;
+use super::marked_body::StreamBody;
 use crate::stall::WriteTimeout;
 
 /// What the service and the bytes of a connection know of each other.
@@ -38,6 +38,8 @@ pub(super) struct ConnectionState {
     waker: Mutex<Option<Waker>>,
     /// Is the client still there? See [`Serving::client_has_left`].
     client: AtomicU8,
+    /// Bodies of responses over HTTP/2 that may not have ended.
+    streams: Mutex<Vec<Weak<StreamBody>>>,
     /// Which request has conflicting framing, counted from 1; 0: none.
     conflict: AtomicU64,
     response: AtomicU8,
@@ -78,6 +80,11 @@ impl ConnectionState {
         (self.finished.load(Ordering::Relaxed) == requests).then_some(requests)
     }
 
+    /// Is no request being served, and has the client all responses?
+    pub(super) fn is_unused(&self) -> bool {
+        self.at_rest().is_some() && self.response.load(Ordering::Relaxed) == IDLE
+    }
+
     /// The socket has taken so many bytes.
     fn written(&self, length: usize) {
         let before = self.unwritten.load(Ordering::Relaxed);
@@ -92,6 +99,21 @@ impl ConnectionState {
                 waker.wake();
             }
         }
+    }
+
+    /// Ends the bodies of HTTP/2 of which the client has read nothing for so long.
+    pub(super) fn end_stalled(&self, longest: Duration) {
+        self.streams().retain(|stream| {
+            let stream = stream.upgrade();
+            if let Some(stream) = &stream {
+                stream.end_if_stalled(longest);
+            }
+            stream.is_some()
+        });
+    }
+
+    fn streams(&self) -> MutexGuard<'_, Vec<Weak<StreamBody>>> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Begins to serve the next request.
@@ -132,8 +154,18 @@ impl Serving {
         .await
     }
 
+    /// Lets the connection end this body if its client reads nothing.
+    pub(super) fn add_stream(&self, stream: &Arc<StreamBody>) {
+        let mut streams = self.0.streams();
+        // As many as h2 allows at once are alive; those before are forgotten when the list is full.
+        if streams.len() == streams.capacity() {
+            streams.retain(|stream| stream.strong_count() > 0);
+        }
+        streams.push(Arc::downgrade(stream));
+    }
+
     /// Is there room for another piece of a body? If not, the task is woken when there is.
-    fn poll_room(&self, context: &Context<'_>) -> Poll<()> {
+    pub(super) fn poll_room(&self, context: &Context<'_>) -> Poll<()> {
         if self.0.unwritten.load(Ordering::Relaxed) < MAX_UNWRITTEN {
             return Poll::Ready(());
         }
@@ -142,7 +174,8 @@ impl Serving {
         Poll::Pending
     }
 
-    fn count(&self, length: usize) {
+    /// hyper has so many more bytes of a body.
+    pub(super) fn count(&self, length: usize) {
         if length >= MIN_COUNTED {
             self.0.unwritten.fetch_add(length, Ordering::Relaxed);
         }
@@ -153,56 +186,6 @@ impl Drop for Serving {
     fn drop(&mut self) {
         self.0.finished.fetch_add(1, Ordering::Relaxed);
         self.0.response.store(FLUSHING, Ordering::Relaxed);
-    }
-}
-
-/// A response's body that keeps its request marked as served.
-#[derive(Debug)]
-pub(super) struct MarkedBody<B> {
-    body: B,
-    serving: Serving,
-    /// The bound of a stream of HTTP/2 is h2's own.
-    is_bounded: bool,
-}
-
-impl<B> MarkedBody<B> {
-    /// The body of a response over this version of HTTP.
-    pub(super) fn new(body: B, serving: Serving, version: Version) -> Self {
-        Self {
-            body,
-            serving,
-            is_bounded: version < Version::HTTP_2,
-        }
-    }
-}
-
-impl<B: Body<Data = Bytes> + Unpin> Body for MarkedBody<B> {
-    type Data = B::Data;
-    type Error = B::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        if !self.is_bounded {
-            return Pin::new(&mut self.body).poll_frame(context);
-        }
-        ready!(self.serving.poll_room(context));
-        let frame = Pin::new(&mut self.body).poll_frame(context);
-        if let Poll::Ready(Some(Ok(frame))) = &frame
-            && let Some(data) = frame.data_ref()
-        {
-            self.serving.count(data.len());
-        }
-        frame
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

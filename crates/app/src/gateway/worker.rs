@@ -13,10 +13,11 @@ use hyper_util::server::conn::auto;
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 
-use super::connection::{ClientConnection, ConnectionState, MarkedBody};
+use super::connection::{ClientConnection, ConnectionState};
 use super::handle::handle;
 use super::head_timer::HeadTimer;
 use super::listen::drain_begins;
+use super::marked_body::MarkedBody;
 use super::response;
 use super::shared::SharedGateway;
 use super::trails::RequestId;
@@ -106,7 +107,8 @@ impl Worker {
             _ = connection.as_mut() => return,
             reason = stop => reason,
         };
-        if stopped == StopReason::Silent {
+        // Half a request, of which nothing is known, need not be waited for.
+        if stopped == StopReason::Silent || connection_state.is_unused() {
             return;
         }
         connection.as_mut().graceful_shutdown();
@@ -133,11 +135,13 @@ enum StopReason {
 
 /// Waits until a connection was open for `idle` without a request, and at most twice as long. hyper's
 /// timeout for heads starts only when it knows which version of HTTP is spoken, and over HTTP/2 it has
-/// none: a client that answers pings could stay for ever.
+/// none: a client that answers pings could stay for ever. Meanwhile, ends responses that it does not
+/// read.
 async fn silence(state: &ConnectionState, idle: Duration) {
     loop {
         let before = state.at_rest();
         tokio::time::sleep(idle).await;
+        state.end_stalled(idle);
         if before.is_some() && state.at_rest() == before {
             return;
         }

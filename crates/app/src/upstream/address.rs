@@ -79,21 +79,22 @@ const fn v4(a: u8, b: u8, c: u8, d: u8) -> u128 {
 
 /// The special-purpose registry of IANA for IPv4: everything that is not on the public internet.
 const V4_SPECIAL: &[(u128, u32)] = &[
-    (v4(0, 0, 0, 0), 8),       // this network
-    (v4(10, 0, 0, 0), 8),      // private
-    (v4(100, 64, 0, 0), 10),   // shared by carriers
-    (v4(127, 0, 0, 0), 8),     // loopback
-    (v4(169, 254, 0, 0), 16),  // link-local, where clouds keep their metadata
-    (v4(172, 16, 0, 0), 12),   // private
-    (v4(192, 0, 0, 0), 24),    // protocol assignments
-    (v4(192, 0, 2, 0), 24),    // documentation
-    (v4(192, 88, 99, 0), 24),  // relays of 6to4
-    (v4(192, 168, 0, 0), 16),  // private
-    (v4(198, 18, 0, 0), 15),   // benchmarks
-    (v4(198, 51, 100, 0), 24), // documentation
-    (v4(203, 0, 113, 0), 24),  // documentation
-    (v4(224, 0, 0, 0), 4),     // multicast
-    (v4(240, 0, 0, 0), 4),     // reserved, broadcast
+    (v4(0, 0, 0, 0), 8),        // this network
+    (v4(10, 0, 0, 0), 8),       // private
+    (v4(100, 64, 0, 0), 10),    // shared by carriers
+    (v4(127, 0, 0, 0), 8),      // loopback
+    (v4(168, 63, 129, 16), 32), // Azure's own services for its machines, metadata among them
+    (v4(169, 254, 0, 0), 16),   // link-local, where clouds keep their metadata
+    (v4(172, 16, 0, 0), 12),    // private
+    (v4(192, 0, 0, 0), 24),     // protocol assignments
+    (v4(192, 0, 2, 0), 24),     // documentation
+    (v4(192, 88, 99, 0), 24),   // relays of 6to4
+    (v4(192, 168, 0, 0), 16),   // private
+    (v4(198, 18, 0, 0), 15),    // benchmarks
+    (v4(198, 51, 100, 0), 24),  // documentation
+    (v4(203, 0, 113, 0), 24),   // documentation
+    (v4(224, 0, 0, 0), 4),      // multicast
+    (v4(240, 0, 0, 0), 4),      // reserved, broadcast
 ];
 
 const fn v6(a: u16, b: u16) -> u128 {
@@ -121,6 +122,8 @@ mod tests {
         for address in [
             "1.1.1.1",
             "93.184.215.14",
+            "168.63.129.15",
+            "168.63.129.17",
             "172.32.0.1",
             "100.128.0.1",
             "198.20.0.1",
@@ -141,6 +144,8 @@ mod tests {
             "100.64.0.1",
             "127.0.0.1",
             "127.255.255.254",
+            "168.63.129.16",
+            "::ffff:168.63.129.16",
             "169.254.169.254",
             "172.16.0.1",
             "172.31.255.255",

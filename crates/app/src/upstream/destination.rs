@@ -379,7 +379,7 @@ pub(super) struct Destinations {
 type DestinationKey = (Trust, String);
 
 /// Destinations that no endpoint and no request holds are dropped before a further one is refused.
-const MAX_DESTINATIONS: usize = 10_000;
+const MAX_DESTINATIONS: usize = 100_000;
 
 impl Destinations {
     pub(super) fn new(workers: usize) -> Self {

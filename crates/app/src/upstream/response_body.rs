@@ -172,9 +172,9 @@ impl UpstreamBody {
         };
         match rest.poll_frame(context) {
             Poll::Ready(Some(Ok(frame))) => {
-                let frame = match frame.into_trailers() {
-                    Ok(trailers) => Frame::trailers(fields::clean_response_trailers(trailers)),
-                    Err(data) => data,
+                let frame = match frame.is_trailers() {
+                    true => clean(frame),
+                    false => frame,
                 };
                 // Made for the first pause; short responses have none.
                 if let Some(silence) = &mut self.silence {
@@ -221,6 +221,14 @@ impl UpstreamBody {
             }) => connection.finish(),
             Some(BodySource::Http2 { .. }) | None => {}
         }
+    }
+}
+
+/// Takes away what is not for the client.
+fn clean(frame: Frame<Bytes>) -> Frame<Bytes> {
+    match frame.into_trailers() {
+        Ok(trailers) => Frame::trailers(fields::clean_response_trailers(trailers)),
+        Err(data) => data,
     }
 }
 

@@ -1,6 +1,9 @@
 //! Access by host, origin and token; and malformed requests.
 
-use crate::support::{Answer, Running, TWO, ask};
+use std::io::Read;
+use std::time::Duration;
+
+use crate::support::{Answer, Running, TWO, ask, connect};
 
 fn with(running: &Running, method: &str, path: &str, headers: &[&str], body: &str) -> Answer {
     let token = format!("Authorization: Bearer {}", running.token.expose());
@@ -134,4 +137,24 @@ fn readiness_is_draining_while_the_server_stops() {
         ask(running.address(), "GET", "/healthz", &[], "").status,
         200
     );
+}
+
+#[test]
+fn connections_without_a_credential_make_room_for_others() {
+    app::descriptors::raise_limit();
+    let (running, _folder) = Running::new(TWO);
+    let known = running.ask("GET", "/api/v1/gates", None);
+    assert_eq!(known.status, 200);
+    let mut idle: Vec<_> = (0..1100).map(|_| connect(running.address())).collect();
+    assert_eq!(running.ask("GET", "/api/v1/gates", None).status, 200);
+    assert_eq!(
+        ask(running.address(), "GET", "/healthz", &[], "").status,
+        200
+    );
+    // The oldest made room. Others were not closed by a timeout meanwhile.
+    let other = &mut idle[1000];
+    let wait = Duration::from_secs(1);
+    other.set_read_timeout(Some(wait)).unwrap();
+    let read = other.read(&mut [0]).map_err(|error| error.kind());
+    assert_eq!(read, Err(std::io::ErrorKind::WouldBlock));
 }

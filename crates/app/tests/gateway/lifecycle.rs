@@ -2,7 +2,7 @@
 
 use std::net::TcpStream;
 
-use crate::support::{Fixture, OPEN, mock, pool, request, scripted, until};
+use crate::support::{Fixture, OPEN, Raw, mock, pool, request, scripted, until};
 
 #[test]
 fn drain_finishes_requests_in_flight_and_takes_no_more() {
@@ -141,4 +141,55 @@ fn closes_a_silent_connection() {
         client.rest();
     }
     gateway.works();
+}
+
+#[test]
+fn half_a_request_does_not_delay_the_end() {
+    let mock = mock();
+    let gateway = Fixture::before(&mock.url());
+    let mut first = gateway.connect();
+    first.send("GET /api/echo HTTP/1.1\r\nhost: local");
+    let mut second = gateway.connect();
+    assert_eq!(second.get("/api/echo").status, 200);
+    second.send("GET /api/echo HTTP/1.1\r\nhost: local");
+    gateway.gateway.drain();
+    until("all connections are closed", || gateway.gateway.is_done());
+}
+
+#[test]
+fn reload_keeps_connections_to_upstreams() {
+    let upstream = Raw::start(|_, mut client| {
+        while client.request().is_some() {
+            client.send("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+        }
+    });
+    let settings = format!("{OPEN}{}", pool(&[("a", &upstream.url())]));
+    let gateway = Fixture::new(&settings);
+    let mut client = gateway.connect();
+    assert_eq!(client.get("/api/x").status, 200);
+    for idle in ["50s", "40s"] {
+        gateway.reload(&format!("{settings}[http]\nidle_timeout = \"{idle}\"\n"));
+        assert_eq!(client.get("/api/x").status, 200);
+    }
+    assert_eq!(upstream.connections(), 1);
+}
+
+#[test]
+fn serves_ten_thousand_pools_with_servers_of_their_own() {
+    let mock = mock();
+    let mut settings = OPEN.to_owned();
+    for number in 0..10_000 {
+        // No other port is dialled.
+        let url = match number {
+            9_999 => mock.url(),
+            _ => format!("http://127.0.0.1:{}", 10_000 + number),
+        };
+        settings.push_str(&format!(
+            "[pool.p{number}]\nendpoints = [{{ name = \"a\", url = \"{url}\" }}]\n"
+        ));
+    }
+    let gateway = Fixture::new(&settings);
+    assert_eq!(gateway.get("/p9999/echo").status, 200);
+    gateway.reload(&settings);
+    assert_eq!(gateway.get("/p9999/echo").status, 200);
 }

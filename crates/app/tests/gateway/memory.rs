@@ -3,7 +3,7 @@
 use crate::support::{Fixture, in_child, mock, pool, request, until};
 
 /// What this process has in memory, in MiB.
-fn resident() -> u64 {
+pub(crate) fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kib: u64 = line

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rusqlite::{Connection, Params, TransactionBehavior};
 
 use super::problem::SqliteError;
-use super::{apply, connect, jobs, operations, schema};
+use super::{apply, connect, folder, jobs, operations, schema};
 use crate::call::Reply;
 use crate::change::Change;
 use crate::error::{OpenError, StoreError};
@@ -59,7 +59,7 @@ impl Counts {
 impl Database {
     pub(super) fn open(
         path: PathBuf,
-        lock: File,
+        mut lock: File,
         keys: Keys,
         faults: Faults,
     ) -> Result<Self, OpenError> {
@@ -69,6 +69,7 @@ impl Database {
         let operations = operations::count(&connection).map_err(opening)?;
         let jobs = jobs::count(&connection).map_err(opening)?;
         prepare_for_writing(&connection).map_err(opening)?;
+        folder::note_database(&mut lock);
         Ok(Self {
             path,
             connection: Some(connection),

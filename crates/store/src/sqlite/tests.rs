@@ -316,6 +316,16 @@ mod unusable {
     }
 
     #[test]
+    fn refuses_a_database_that_was_cut_to_nothing() {
+        let (folder, path) = written();
+        fs::write(&path, "").unwrap();
+        for _ in 0..2 {
+            let error = refused(folder.path(), &path);
+            assert!(matches!(error, OpenError::Damaged { .. }), "{error}");
+        }
+    }
+
+    #[test]
     fn an_empty_file_is_a_new_one() {
         let (folder, path) = temporary();
         fs::write(path, "").unwrap();

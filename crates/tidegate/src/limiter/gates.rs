@@ -515,7 +515,15 @@ impl Limiter {
     /// Makes the gate of `key` use the settings of `host`, now and after every change of settings.
     pub(crate) fn alias_host(&self, key: &str, host: &str) {
         let before = lock(&self.inner.aliases).insert(key.to_owned(), host.to_owned());
-        if before.as_deref() != Some(host) {
+        if before.as_deref() == Some(host) {
+            return;
+        }
+        // A change copies all settings, so thousands of endpoints with the same ones make none.
+        let is_same = {
+            let hosts = lock(&self.inner.hosts);
+            hosts.index_for(key) == hosts.index_for(host)
+        };
+        if !is_same {
             self.change_alias(key, |hosts| hosts.alias(key, host));
         }
     }
@@ -603,3 +611,29 @@ impl Limiter {
 
 /// Takes about ten microseconds, too short to delay other asks noticeably.
 const GATES_PER_LOCK: usize = 128;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn aliases_with_the_same_settings_copy_none() {
+        let mut hosts = Hosts::new(HostSettings::default());
+        let other = HostSettings::default();
+        hosts.insert("b.example.com".parse().unwrap(), other);
+        let limiter = Limiter::builder().hosts(hosts).build();
+        let present = || Arc::clone(&lock(&limiter.inner.hosts));
+        let before = present();
+        for number in 0..100 {
+            limiter.alias_host(&format!("pool/{number}"), "a.example.com");
+        }
+        assert!(Arc::ptr_eq(&before, &present()));
+        limiter.alias_host("pool/1", "b.example.com");
+        assert!(!Arc::ptr_eq(&before, &present()));
+        let index = |host| present().index_for(host);
+        assert_eq!(index("pool/1"), index("b.example.com"));
+        // They last over a change of settings.
+        limiter.set_settings(before.as_ref().clone());
+        assert_eq!(index("pool/1"), index("b.example.com"));
+    }
+}
