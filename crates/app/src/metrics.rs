@@ -136,6 +136,11 @@ impl Metrics {
         self.calls.ended(sent, result);
     }
 
+    /// Counts a result of an operation that came too late, because its claim was lost.
+    pub fn claim_lost(&self) {
+        self.calls.claim_lost();
+    }
+
     /// Everything as text. The same state gives the same bytes.
     pub fn render(&self) -> String {
         let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);

@@ -141,8 +141,9 @@ struct Worker {
 /// A claim lasts so long without a heartbeat.
 const LEASE: Duration = Duration::from_secs(60);
 
-/// How often leases are extended.
-const HEARTBEAT: Duration = Duration::from_secs(20);
+/// The same where another machine goes on when this one has failed: longer than a machine is ever
+/// too busy for a heartbeat, and not so long that the operations of one that failed wait noticeably.
+const SHARED_LEASE: Duration = Duration::from_secs(15);
 
 /// How long to wait after the store has failed.
 const STORE_RETRY: Duration = Duration::from_secs(1);
@@ -303,7 +304,14 @@ impl Worker {
         let now = self.now();
         Lease {
             now,
-            until: now + LEASE,
+            until: now + self.lease_length(),
+        }
+    }
+
+    fn lease_length(&self) -> Duration {
+        match self.state.shares_operations() {
+            true => SHARED_LEASE,
+            false => LEASE,
         }
     }
 }

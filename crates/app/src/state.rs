@@ -50,7 +50,8 @@ use configuration::EndpointRecords;
 use overlay::Overlay;
 use persist::Persistence;
 
-/// Opens the store in the data folder, encrypted if there is a key.
+/// Opens the store in the data folder, encrypted if there is a key; operations may be in a database
+/// that other machines share.
 ///
 /// # Errors
 ///
@@ -59,7 +60,15 @@ pub(crate) fn open_store(settings: &Settings) -> Result<Store, OpenError> {
     let key = settings.storage.key.as_ref();
     // The settings have checked it.
     let keys = key.and_then(|key| key.expose().parse().ok());
-    Store::open_encrypted(&settings.server.data, keys.unwrap_or_default())
+    let keys = keys.unwrap_or_default();
+    #[cfg(feature = "postgres")]
+    if let Some(address) = &settings.storage.operations
+        && let Ok(address) = address.expose().parse()
+    {
+        let clock = Clock::system();
+        return Store::open_shared(&settings.server.data, keys, address, || clock.wall());
+    }
+    Store::open_encrypted(&settings.server.data, keys)
 }
 
 /// What survives restarts.
@@ -123,6 +132,13 @@ impl State {
             persistence: Persistence::default(),
             core,
         });
+        warnings.extend(state.left_behind());
+        let weak = Arc::downgrade(&state);
+        state.operations.listen(Box::new(move |ready| {
+            if let Some(state) = weak.upgrade() {
+                state.ready_lanes.ready_elsewhere(ready);
+            }
+        }));
         state.restore_tokens(&stored);
         state.restore_gates(&stored);
         let logger = EventLogger(Arc::downgrade(&state));

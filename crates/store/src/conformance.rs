@@ -5,6 +5,8 @@ pub(crate) mod jobs;
 pub(crate) mod operations;
 mod random_operations;
 
+#[cfg(feature = "postgres")]
+use std::rc::Rc;
 use std::time::Duration;
 
 use policy::breaker::{BreakerRecord, BreakerState};
@@ -17,6 +19,10 @@ use proptest::option;
 use proptest::prelude::*;
 use tempfile::TempDir;
 
+#[cfg(feature = "postgres")]
+use crate::Keys;
+#[cfg(feature = "postgres")]
+use crate::private_postgres::PrivatePostgres;
 use crate::{
     AddedEndpoint, Backend, Change, Protection, RemovedEndpoint, RotatedToken, Store,
     StoredEndpoint, StoredGate, StoredState,
@@ -42,6 +48,24 @@ macro_rules! suite {
     };
 }
 use suite;
+
+/// The same for what Postgres has, too.
+macro_rules! shared_suite {
+    ($($behaviour:ident,)*) => {
+        super::suite! {
+            $($behaviour,)*
+        }
+        #[cfg(feature = "postgres")]
+        mod postgres {
+            use super::Subject;
+            $(#[test]
+            fn $behaviour() {
+                super::$behaviour(&mut Subject::postgres());
+            })*
+        }
+    };
+}
+use shared_suite;
 
 suite! {
     a_new_store_is_empty,
@@ -509,6 +533,8 @@ fn any_state() -> impl Strategy<Value = StoredEndpoint> {
 struct Subject {
     folder: Option<TempDir>,
     store: Option<Store>,
+    #[cfg(feature = "postgres")]
+    server: Option<Rc<PrivatePostgres>>,
 }
 
 impl Subject {
@@ -516,6 +542,8 @@ impl Subject {
         Self {
             folder: None,
             store: Some(Store::memory()),
+            #[cfg(feature = "postgres")]
+            server: None,
         }
     }
 
@@ -524,6 +552,25 @@ impl Subject {
         Self {
             store: Some(Store::open(folder.path()).unwrap()),
             folder: Some(folder),
+            #[cfg(feature = "postgres")]
+            server: None,
+        }
+    }
+
+    #[cfg(feature = "postgres")]
+    fn postgres() -> Self {
+        Self::postgres_on(Rc::new(PrivatePostgres::start()))
+    }
+
+    /// On a server that is used for several subjects, one after the other.
+    #[cfg(feature = "postgres")]
+    fn postgres_on(server: Rc<PrivatePostgres>) -> Self {
+        server.query("DROP SCHEMA IF EXISTS tidegate CASCADE");
+        let folder = tempfile::tempdir().unwrap();
+        Self {
+            store: Some(open_shared(&folder, &server)),
+            folder: Some(folder),
+            server: Some(server),
         }
     }
 
@@ -540,6 +587,12 @@ impl Subject {
     }
 
     fn restart(&mut self) {
+        #[cfg(feature = "postgres")]
+        if let (Some(folder), Some(server)) = (&self.folder, &self.server) {
+            drop(self.store.take());
+            self.store = Some(open_shared(folder, server));
+            return;
+        }
         if let Some(folder) = &self.folder {
             drop(self.store.take());
             self.store = Some(Store::open(folder.path()).unwrap());
@@ -547,6 +600,18 @@ impl Subject {
             memory.restart();
         }
     }
+}
+
+#[cfg(feature = "postgres")]
+pub(crate) fn open_shared(folder: &TempDir, server: &PrivatePostgres) -> Store {
+    Store::open_shared(folder.path(), Keys::none(), server.address(), wall).unwrap()
+}
+
+/// The time of this machine.
+#[cfg(feature = "postgres")]
+pub(crate) fn wall() -> WallTime {
+    let passed = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
+    WallTime::from_unix_millis(i64::try_from(passed.as_millis()).unwrap())
 }
 
 /// A gate with a rate, written at a time.

@@ -59,6 +59,41 @@ pub enum OpenError {
         /// What was found.
         reason: String,
     },
+    /// The database could not be used: it cannot be reached, or refuses.
+    #[cfg(feature = "postgres")]
+    #[error("`{server}` cannot be used: {reason}\nhint: {hint}")]
+    Database {
+        /// Its address, without the password.
+        server: String,
+        /// What was found.
+        reason: String,
+        /// What to do about it.
+        hint: &'static str,
+    },
+    /// The tables in the database were written by a later version.
+    #[cfg(feature = "postgres")]
+    #[error(
+        "the schema `tidegate` in `{server}` has version {found}, expected at most {known}\nhint: it \
+         was written by a later tidegate: use that one, or another database: `storage.operations`"
+    )]
+    NewerSchema {
+        /// The address of the database.
+        server: String,
+        /// The version it has.
+        found: i64,
+        /// The latest version that is known here.
+        known: i64,
+    },
+    /// The schema belongs to some other program.
+    #[cfg(feature = "postgres")]
+    #[error(
+        "the schema `tidegate` in `{server}` is of another program\nhint: give tidegate a database \
+         of its own: `storage.operations`"
+    )]
+    ForeignSchema {
+        /// The address of the database.
+        server: String,
+    },
     /// The folder or a file in it could not be created, read or locked.
     #[error("`{}` cannot be used\nhint: it must be there or creatable, and writable", .path.display())]
     Io {
@@ -128,6 +163,14 @@ pub enum StoreError {
         row: String,
         /// What is wrong.
         reason: SealError,
+    },
+    /// The database cannot be reached. Later calls may pass.
+    #[error("`{server}` cannot be reached: {reason}")]
+    Unreachable {
+        /// Its address, without the password.
+        server: String,
+        /// What was found.
+        reason: String,
     },
     /// Another operation with this id is stored. Nothing was changed.
     #[error("there is another operation `{id}`")]

@@ -46,11 +46,16 @@ mod faulty;
 pub mod jobs;
 mod memory;
 pub mod operations;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(all(feature = "postgres", unix, any(test, feature = "faults")))]
+pub mod private_postgres;
 mod queue;
 mod record;
 mod save;
 mod seal;
 mod sqlite;
+mod writer;
 
 #[cfg(test)]
 mod conformance;
@@ -60,6 +65,8 @@ use std::sync::Arc;
 
 pub use change::Change;
 pub use error::{OpenError, StoreError};
+#[cfg(feature = "postgres")]
+pub use postgres::{AddressError, DatabaseAddress};
 pub use queue::MAX_QUEUED;
 pub use record::{
     AddedEndpoint, InvalidReference, Protection, Reference, RemovedEndpoint, RotatedToken,
@@ -71,6 +78,10 @@ pub use seal::{KeyError, Keys};
 use jobs::JobStore;
 use memory::Memory;
 use operations::OperationQueue;
+#[cfg(feature = "postgres")]
+use policy::time::WallTime;
+#[cfg(feature = "postgres")]
+use postgres::Postgres;
 use sqlite::Sqlite;
 
 /// A store. Cheap to clone; all clones are one store.
@@ -80,6 +91,9 @@ use sqlite::Sqlite;
 #[derive(Clone, Debug)]
 pub struct Store {
     backend: Backend,
+    /// Where operations are instead, if other machines share them.
+    #[cfg(feature = "postgres")]
+    shared: Option<Arc<Postgres>>,
 }
 
 #[derive(Clone, Debug)]
@@ -101,6 +115,18 @@ pub struct StoreState {
     /// Changes and calls lost since the start: refused by a full queue, or part of a write that
     /// failed. Their callers have got an error.
     pub lost: u64,
+}
+
+#[cfg(feature = "postgres")]
+impl StoreState {
+    fn and(self, other: Self) -> Self {
+        Self {
+            degraded: self.degraded.or(other.degraded),
+            queued: self.queued + other.queued,
+            written: self.written + other.written,
+            lost: self.lost + other.lost,
+        }
+    }
 }
 
 impl Store {
@@ -136,18 +162,61 @@ impl Store {
         Self::of_memory(Memory::with(faults))
     }
 
+    /// [`Store::open_encrypted`], with operations in a database that several machines share. Everything
+    /// else stays in the folder, which also names this machine to the others. `now` is the time of
+    /// this machine, which must be that of the database within seconds.
+    #[cfg(feature = "postgres")]
+    pub fn open_shared(
+        folder: &Path,
+        keys: Keys,
+        address: DatabaseAddress,
+        now: impl Fn() -> WallTime,
+    ) -> Result<Self, OpenError> {
+        Self::open_shared_faulty(folder, keys, address, now, faulty::Faults::none())
+    }
+
+    #[cfg(feature = "postgres")]
+    fn open_shared_faulty(
+        folder: &Path,
+        keys: Keys,
+        address: DatabaseAddress,
+        now: impl Fn() -> WallTime,
+        faults: faulty::Faults,
+    ) -> Result<Self, OpenError> {
+        let mut store = Self::open_encrypted(folder, keys.clone())?;
+        let node = postgres::node(folder)?;
+        let shared = Postgres::open(address, keys, faults, node, now)?;
+        store.shared = Some(Arc::new(shared));
+        Ok(store)
+    }
+
     fn of_memory(memory: Memory) -> Self {
-        let backend = Backend::Memory(Arc::new(memory));
-        Self { backend }
+        Self::of(Backend::Memory(Arc::new(memory)))
     }
 
     fn of_sqlite(sqlite: Sqlite) -> Self {
-        let backend = Backend::Sqlite(Arc::new(sqlite));
-        Self { backend }
+        Self::of(Backend::Sqlite(Arc::new(sqlite)))
+    }
+
+    fn of(backend: Backend) -> Self {
+        Self {
+            backend,
+            #[cfg(feature = "postgres")]
+            shared: None,
+        }
     }
 
     /// The queue of operations in this store.
     pub fn operations(&self) -> Arc<dyn OperationQueue> {
+        #[cfg(feature = "postgres")]
+        if let Some(shared) = &self.shared {
+            return Arc::clone(shared) as _;
+        }
+        self.own_operations()
+    }
+
+    /// The queue of operations in the folder, which is another one if they are shared.
+    pub fn own_operations(&self) -> Arc<dyn OperationQueue> {
         match &self.backend {
             Backend::Memory(memory) => Arc::clone(memory) as _,
             Backend::Sqlite(sqlite) => Arc::clone(sqlite) as _,
@@ -199,8 +268,18 @@ impl Store {
         }
     }
 
-    /// How it is doing.
+    /// How it is doing, with the database that is shared.
     pub fn state(&self) -> StoreState {
+        let own = self.own_state();
+        #[cfg(feature = "postgres")]
+        if let Some(shared) = &self.shared {
+            return own.and(shared.state());
+        }
+        own
+    }
+
+    /// How it is doing without what is shared.
+    pub fn own_state(&self) -> StoreState {
         match &self.backend {
             Backend::Memory(memory) => memory.state(),
             Backend::Sqlite(sqlite) => sqlite.state(),

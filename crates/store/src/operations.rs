@@ -14,7 +14,9 @@
 //! - **Times are wall times**, because a backend compares them in queries. A clock that was set back
 //!   is corrected by [`OperationQueue::recover`].
 
+pub(crate) mod columns;
 pub(crate) mod entry;
+pub(crate) mod size;
 
 use std::fmt;
 use std::pin::{Pin, pin};
@@ -73,8 +75,9 @@ pub trait OperationQueue: fmt::Debug + Send + Sync {
         settlement: Settlement,
     ) -> QueueFuture<Option<StoredOperation>>;
 
-    /// Extends every lease of this process.
-    fn heartbeat(&self, lease: Lease) -> QueueFuture<()>;
+    /// Extends the leases of these claims; of those that were lost, nothing changes. A claim that its
+    /// caller never learned of, because the connection broke, is in no heartbeat: its lease ends.
+    fn heartbeat(&self, claims: Vec<ClaimId>, lease: Lease) -> QueueFuture<()>;
 
     /// Applies what a person or a merge rule decided, and returns the operation as it is then.
     fn decide(&self, decision: Decision) -> QueueFuture<Result<StoredOperation, DecisionError>>;
@@ -121,9 +124,19 @@ pub trait OperationQueue: fmt::Debug + Send + Sync {
         limit: usize,
     ) -> QueueFuture<Vec<StoredOperation>>;
 
-    /// How many operations there are in each state. Does not wait for the disk.
+    /// How many operations there are in each state. Does not wait for the disk. Those that other
+    /// processes have changed are counted a second later.
     fn counts(&self) -> OperationCounts;
+
+    /// Calls `listener` when other processes have made an operation due. In a queue that only this
+    /// process uses, it is never called.
+    fn listen(&self, listener: ReadyListener) {
+        drop(listener);
+    }
 }
+
+/// Called with the lane of an operation that is due, and when; `None`: all lanes have to be read.
+pub type ReadyListener = Box<dyn Fn(Option<(Lane, WallTime)>) + Send + Sync>;
 
 /// At most this many attempts are stored per operation; older ones are dropped.
 pub const MAX_ATTEMPT_RECORDS: usize = 100;

@@ -19,7 +19,6 @@ mod problem;
 mod reader;
 mod schema;
 mod settings;
-mod writer;
 
 #[cfg(unix)]
 #[cfg(test)]
@@ -42,10 +41,10 @@ use crate::queue::Share;
 use crate::record::StoredState;
 use crate::save::SaveFuture;
 use crate::seal::Keys;
-use database::{Counts, Database, FunctionCall, Work};
+use crate::writer::Writer;
+use database::{BoxedCall, Counts, FunctionCall, SqliteDatabase, Work};
 use problem::SqliteError;
 use reader::Readers;
-use writer::Writer;
 
 #[derive(Debug)]
 pub(crate) struct Sqlite {
@@ -54,7 +53,7 @@ pub(crate) struct Sqlite {
     counts: Arc<Counts>,
     /// Before the writer, which has the lock of the folder.
     readers: Readers,
-    writer: Writer,
+    writer: Writer<BoxedCall>,
 }
 
 impl Sqlite {
@@ -65,7 +64,7 @@ impl Sqlite {
             source,
         };
         let readers = Readers::start(&path, &keys, &faults).map_err(io)?;
-        let database = Database::open(path.clone(), lock, keys.clone(), faults)?;
+        let database = SqliteDatabase::open(path.clone(), lock, keys.clone(), faults)?;
         let counts = Arc::clone(database.counts());
         let writer = Writer::start(database).map_err(io)?;
         Ok(Self {

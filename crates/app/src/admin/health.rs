@@ -29,13 +29,16 @@ pub(super) async fn healthz() -> Json<Health> {
 #[utoipa::path(
     get, operation_id = "showReadiness", path = "/readyz", tag = "health", security(()),
     responses(
-        (status = 200, description = "It may", body = Health),
+        (status = 200, description = "It may; degraded: operations wait for their database", body = Health),
         (status = 503, description = "It may not: it is stopping, or cannot store what must survive a restart", body = Health)
     )
 )]
 pub(super) async fn readyz(State(admin): State<Arc<AdminState>>) -> Response {
     let health = readiness(&admin);
+    // Without the database that all nodes share, none would be sent requests.
+    let is_own = admin.state.store().own_state().degraded.is_some();
     let status = match health.status {
+        HealthStatus::Degraded if !is_own => StatusCode::OK,
         HealthStatus::Ok => StatusCode::OK,
         HealthStatus::Draining | HealthStatus::Degraded => StatusCode::SERVICE_UNAVAILABLE,
     };
@@ -48,8 +51,14 @@ pub(super) fn readiness(admin: &AdminState) -> Health {
         let reason = Some("requests in flight are finished, new ones are refused".to_owned());
         let status = HealthStatus::Draining;
         Health { status, reason }
-    } else if let Some(error) = admin.state.store().state().degraded {
+    } else if let Some(error) = admin.state.store().own_state().degraded {
         let reason = Some(format!("what is learned cannot be stored: {error}"));
+        let status = HealthStatus::Degraded;
+        Health { status, reason }
+    } else if let Some(error) = admin.state.store().state().degraded {
+        let reason = Some(format!(
+            "operations wait, and no new ones are accepted: {error}"
+        ));
         let status = HealthStatus::Degraded;
         Health { status, reason }
     } else {

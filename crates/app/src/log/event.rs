@@ -24,6 +24,7 @@ use crate::redact::Text;
 pub const EVENTS: [&str; 24] = [
     "retry_scheduled",
     "operation_failed",
+    "claim_lost",
     "store_unreadable",
     "job_failed",
     "request_exhausted",
@@ -135,6 +136,16 @@ impl Log {
             self, ERROR "operation_failed",
             operation_id, key, attempts, reason, trace_id,
             "{operation_id} at {key} failed, attempts {attempts}: {reason}"
+        );
+    }
+
+    /// An operation was sent, but its claim was lost meanwhile: its lease had ended, or a person had
+    /// decided about it. What became of it is not changed.
+    pub fn claim_lost(&self, operation_id: &str, key: &str) {
+        event!(
+            self, WARN "claim_lost",
+            operation_id, key,
+            "{operation_id} at {key} was sent, but its result came too late: its claim was lost"
         );
     }
 

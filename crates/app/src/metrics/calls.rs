@@ -29,6 +29,7 @@ pub(super) struct Calls {
     honored: Counter,
     retry_after: Histogram,
     delivery: Histogram,
+    claims_lost: Counter,
 }
 
 impl Calls {
@@ -72,6 +73,11 @@ impl Calls {
             Err(reason) => self.over(reason),
         }
         self.sent(sent, result.is_ok());
+    }
+
+    /// Counts a result of an operation that came too late.
+    pub(super) fn claim_lost(&self) {
+        self.claims_lost.inc();
     }
 
     /// Counts a URL that has ended.
@@ -137,6 +143,7 @@ impl Default for Calls {
             honored: Counter::default(),
             retry_after: histogram(),
             delivery: histogram(),
+            claims_lost: Counter::default(),
         }
     }
 }
@@ -161,6 +168,7 @@ impl Collector for Calls {
             &family::OPERATION_DELIVERY,
             Sample::Histogram(&self.delivery),
         )?;
+        single(&family::CLAIMS_LOST, Sample::Number(self.claims_lost.get()))?;
         family::RETRIES.encode(&mut encoder, self.retries.samples())?;
         family::RETRY_SUCCESS.encode(&mut encoder, self.successes.samples())
     }

@@ -130,6 +130,9 @@ families! {
     OPERATION_DELIVERY: Histogram "tidegate_operation_delivery_seconds" []
         "Time from accepting an operation to its delivery"
         "";
+    CLAIMS_LOST: Counter "tidegate_operation_claims_lost_total" []
+        "Results of operations that came too late, because their claim was lost"
+        "Another machine, or this one, has sent such an operation again, or a person has decided about it.";
     RETRIES: Counter "tidegate_retries_total" ["attempt"]
         "Attempts that were not the first of their call"
         "`attempt` is the number of the retry: `1` is the second attempt; `1` to `10`, then `more`.";

@@ -45,6 +45,8 @@ pub(super) async fn deliver<'a>(
     Delivered {
         worker,
         claim: claimed.claim,
+        id: &claimed.operation.id,
+        destination: &claimed.operation.destination,
         settlement,
     }
 }
@@ -53,14 +55,21 @@ pub(super) async fn deliver<'a>(
 pub(super) struct Delivered<'a> {
     worker: &'a Worker,
     claim: ClaimId,
+    id: &'a str,
+    destination: &'a str,
     settlement: Settlement,
 }
 
 impl Delivered<'_> {
     /// Stores how the claim ended, and announces it.
     pub(super) async fn settle(self) {
-        if let Some(operation) = settle(self.worker, self.claim, self.settlement).await {
-            self.worker.state.announce(&operation);
+        let state = &self.worker.state;
+        match settle(self.worker, self.claim, self.settlement).await {
+            Some(operation) => state.announce(&operation),
+            None => {
+                state.core().metrics().claim_lost();
+                state.log().claim_lost(self.id, self.destination);
+            }
         }
     }
 }

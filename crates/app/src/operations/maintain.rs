@@ -4,18 +4,21 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::{HEARTBEAT, Worker, report};
+use store::operations::ClaimId;
+
+use super::{Worker, report};
 
 /// Runs until it is aborted.
 pub(super) async fn run(worker: Rc<Worker>) {
-    let mut heartbeat = tokio::time::interval(HEARTBEAT);
+    // One that fails is made up for by the next: a lease lasts for three.
+    let mut heartbeat = tokio::time::interval(worker.lease_length() / 3);
     let mut sweep = tokio::time::interval(SWEEP);
     loop {
         tokio::select! {
             _ = heartbeat.tick() => {
-                if !worker.claims.borrow().is_empty() {
-                    // One that fails is made up for by the next: a lease lasts for three.
-                    _ = worker.queue.heartbeat(worker.lease()).await;
+                let claims: Vec<ClaimId> = worker.claims.borrow().keys().copied().collect();
+                if !claims.is_empty() {
+                    _ = worker.queue.heartbeat(claims, worker.lease()).await;
                 }
             }
             _ = sweep.tick() => {

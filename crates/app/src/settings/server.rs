@@ -102,14 +102,17 @@ policy::settings! {
 /// `[storage]`
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Storage {
+    /// The database of the operations, if several machines share them; a text that
+    /// `store::DatabaseAddress` can read.
+    pub operations: Option<Secret>,
     /// What encrypts stored requests, responses and tokens; a text that [`store::Keys`] can read.
     pub key: Option<Secret>,
     /// Its size.
     pub size: StorageSize,
 }
 
-/// Reads `[storage]`, and refuses what is shared: this build has no shared storage, and several
-/// machines would silently not share.
+/// Reads `[storage]`, and refuses what this build cannot share: several machines would silently not
+/// share it.
 pub(crate) fn read_storage(reader: &Reader<'_>) -> Storage {
     let storage = reader.options::<StorageOptions>();
     if let Some(Err(error)) = storage
@@ -121,48 +124,57 @@ pub(crate) fn read_storage(reader: &Reader<'_>) -> Storage {
         let what = error.to_string().replace("\nhint: ", "; ");
         reader.report("key", what);
     }
-    for (name, value, schemes) in [
+    for (name, value, check) in [
         (
             "operations",
             &storage.operations,
-            &["postgres://", "postgresql://"][..],
+            check_operations as fn(&str) -> _,
         ),
-        (
-            "gates",
-            &storage.gates,
-            &["redis://", "rediss://", "unix://"],
-        ),
+        ("gates", &storage.gates, check_gates),
     ] {
         let written = reader.node(name).and_then(|node| node.value.text());
-        let Some(text) = written else { continue };
-        let is_address = |secret: &Secret| {
-            schemes
-                .iter()
-                .any(|scheme| secret.expose().starts_with(scheme))
-        };
-        match value {
-            Some(secret) if !is_address(secret) => {
-                let schemes = schemes.join("` or `");
-                let what = format!("expected an address that begins with `{schemes}`");
-                reader.report(name, what);
-            }
-            Some(_) if has_password(text) => {
-                let what = "a password must not be written out, expected `env:NAME` or `file:PATH`";
-                reader.report(name, what);
-            }
-            _ => {}
+        if let (Some(_), Some(text)) = (value, written)
+            && has_password(text)
+        {
+            let what = "a password must not be written out, expected `env:NAME` or `file:PATH`";
+            reader.report(name, what);
+        } else if let Some(Err(what)) = value.as_ref().map(|value| check(value.expose())) {
+            reader.report(name, what);
         }
-        let what = format!(
-            "is not available: this build stores everything in `server.data`, expected no `storage.{name}`"
-        );
-        reader.report(name, what);
     }
     Storage {
+        operations: storage.operations,
         key: storage.key,
         size: reader
             .options::<StorageSizeOptions>()
             .over(StorageSize::default()),
     }
+}
+
+#[cfg(feature = "postgres")]
+fn check_operations(address: &str) -> Result<(), String> {
+    let address = address.parse::<store::DatabaseAddress>();
+    address.map(drop).map_err(|error| error.to_string())
+}
+
+#[cfg(not(feature = "postgres"))]
+fn check_operations(_address: &str) -> Result<(), String> {
+    Err(not_shared("operations"))
+}
+
+fn check_gates(address: &str) -> Result<(), String> {
+    let schemes = ["redis://", "rediss://", "unix://"];
+    if !schemes.iter().any(|scheme| address.starts_with(scheme)) {
+        let schemes = schemes.join("` or `");
+        return Err(format!("expected an address that begins with `{schemes}`"));
+    }
+    Err(not_shared("gates"))
+}
+
+fn not_shared(name: &str) -> String {
+    format!(
+        "is not available: this build stores {name} in `server.data`, expected no `storage.{name}`"
+    )
 }
 
 /// Whether a URL has a password, as in `scheme://user:password@host`. One with `/` in it counts too.

@@ -494,9 +494,7 @@ fn refuses_secrets_that_are_literal_missing_or_unusable() {
     t.toml:16:17: `client.none.token` is missing, expected a value
     t.toml:20:17: `client.same2.token` is the token of `client.same1` too, expected one of its own
     t.toml:22:22: `storage.operations`: a password must not be written out, expected `env:NAME` or `file:PATH`
-    t.toml:22:22: `storage.operations` is not available: this build stores everything in `server.data`, expected no `storage.operations`
     t.toml:23:17: `storage.gates`: expected an address that begins with `redis://` or `rediss://` or `unix://`
-    t.toml:23:17: `storage.gates` is not available: this build stores everything in `server.data`, expected no `storage.gates`
     t.toml:25:17: `client.short.token` is too short, expected at least 16 characters
     "#);
 }

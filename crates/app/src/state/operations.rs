@@ -42,6 +42,17 @@ impl ReadyLanes {
         self.notify.notify_one();
     }
 
+    /// Another machine has made operations due; `None`: the queue has to be read.
+    pub fn ready_elsewhere(&self, ready: Option<(Lane, WallTime)>) {
+        match ready {
+            Some((lane, at)) => self.add(lane, at),
+            None => {
+                self.has_overflowed.store(true, Ordering::Relaxed);
+                self.notify.notify_one();
+            }
+        }
+    }
+
     /// Waits for lanes with new work, and says when each is due. `None`: there are too many to name.
     pub async fn next(&self) -> Option<BTreeMap<Lane, WallTime>> {
         self.notify.notified().await;
@@ -79,6 +90,26 @@ impl State {
     /// The queue of operations.
     pub fn operations(&self) -> &Arc<dyn OperationQueue> {
         &self.operations
+    }
+
+    /// Whether other machines deliver these operations, too.
+    pub fn shares_operations(&self) -> bool {
+        self.configuration().settings().storage.operations.is_some()
+    }
+
+    /// A warning about operations in the data folder that nobody delivers, because those in a database
+    /// are delivered.
+    pub(super) fn left_behind(&self) -> Option<String> {
+        let left = self.store.own_operations().counts().unresolved();
+        let configuration = self.configuration();
+        let folder = &configuration.settings().server.data;
+        (self.shares_operations() && left > 0).then(|| {
+            format!(
+                "{left} operations in the folder `{}` are not delivered, because `storage.operations` \
+                 names another place; deliver them with a server without it",
+                folder.display()
+            )
+        })
     }
 
     /// Lanes whose operations are due.
@@ -181,6 +212,15 @@ mod tests {
         ready.add(lane(2), at(9));
         let expected = BTreeMap::from([(lane(1), at(3)), (lane(2), at(9))]);
         assert_eq!(next(&ready), Some(expected));
+    }
+
+    #[test]
+    fn lanes_of_other_machines_are_ready_or_have_to_be_read() {
+        let ready = ReadyLanes::default();
+        ready.ready_elsewhere(Some((lane(1), at(3))));
+        assert_eq!(next(&ready), Some(BTreeMap::from([(lane(1), at(3))])));
+        ready.ready_elsewhere(None);
+        assert_eq!(next(&ready), None);
     }
 
     #[test]

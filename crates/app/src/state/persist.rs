@@ -353,9 +353,9 @@ impl PersistThread {
     }
 
     fn write_endpoints(&self) -> Result<bool, StoreError> {
-        let before = self.state.store.state().written;
+        let before = self.state.store.own_state().written;
         self.state.save_endpoints().wait()?;
-        Ok(self.state.store.state().written > before)
+        Ok(self.state.store.own_state().written > before)
     }
 
     /// Stores refresh tokens that could not be stored when they were issued.
@@ -385,10 +385,11 @@ impl PersistThread {
     /// Logs when the store begins to fail and when it works again. `true` if something was lost and
     /// has to be written again.
     fn check_store(&mut self) -> bool {
+        let own = self.state.store.own_state();
         let state = self.state.store.state();
-        let has_lost = state.lost > self.lost;
+        let has_lost = own.lost > self.lost;
         if has_lost {
-            self.lost = state.lost;
+            self.lost = own.lost;
             self.state.persistence.watermarks().invalidate_all();
         }
         match (&state.degraded, self.is_degraded) {
@@ -401,7 +402,7 @@ impl PersistThread {
             (Some(_), true) | (None, false) => {}
         }
         self.is_degraded = state.degraded.is_some();
-        has_lost || self.is_degraded
+        has_lost || own.degraded.is_some()
     }
 
     fn now(&self) -> Timestamp {

@@ -13,4 +13,5 @@ mod killed;
 mod operations;
 mod refused;
 mod restarted;
+mod shared;
 mod support;

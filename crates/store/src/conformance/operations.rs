@@ -16,7 +16,7 @@ use policy::operation::{
 };
 use policy::time::WallTime;
 
-use super::{Subject, suite};
+use super::{Subject, shared_suite, suite};
 use crate::Store;
 use crate::operations::{
     AttemptRecord, ClaimId, ClaimResult, Claimed, Claims, Counters, Decision, DecisionError,

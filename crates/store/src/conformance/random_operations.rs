@@ -1,5 +1,7 @@
-//! Any sequence of calls on the file, compared with memory.
+//! Any sequence of calls on a database, compared with memory.
 
+#[cfg(feature = "postgres")]
+use std::rc::Rc;
 use std::time::Duration;
 
 use policy::item::TerminalReason;
@@ -8,6 +10,8 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
+#[cfg(feature = "postgres")]
+use proptest::test_runner::TestRunner;
 
 use super::Subject;
 use super::operations::{at, attempt, conflict, contents, operation, request, settlement};
@@ -16,6 +20,8 @@ use crate::operations::{
     ClaimId, ClaimResult, Counters, Decision, Lane, Lease, NewOperation, RequestChange,
     RuleDecision, Settlement, StoredResponse, wait,
 };
+#[cfg(feature = "postgres")]
+use crate::private_postgres::PrivatePostgres;
 
 proptest! {
     // Every call of every case is synced.
@@ -23,20 +29,35 @@ proptest! {
 
     #[test]
     fn any_sequence_of_calls_is_what_it_means(steps in vec(step(), 1..60)) {
-        let mut model = Subject::memory();
-        let mut subject = Subject::sqlite();
-        let (mut claims, mut model_claims) = (Vec::new(), Vec::new());
-        for step in steps {
-            let expected = make(&mut model, &step, &mut model_claims);
-            let result = make(&mut subject, &step, &mut claims);
-            prop_assert_eq!(&result, &expected, "{:?}", step);
-            prop_assert_eq!(&claims, &model_claims);
-        }
-        let expected = contents(model.store());
-        prop_assert_eq!(&contents(subject.store()), &expected);
-        subject.restart();
-        prop_assert_eq!(contents(subject.store()), expected);
+        check(Subject::sqlite(), steps)?;
     }
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+fn any_sequence_of_calls_is_what_it_means_in_postgres() {
+    let server = Rc::new(PrivatePostgres::start());
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(40));
+    let checked = runner.run(&vec(step(), 1..60), |steps| {
+        check(Subject::postgres_on(Rc::clone(&server)), steps)
+    });
+    checked.unwrap();
+}
+
+fn check(mut subject: Subject, steps: Vec<Step>) -> Result<(), TestCaseError> {
+    let mut model = Subject::memory();
+    let (mut claims, mut model_claims) = (Vec::new(), Vec::new());
+    for step in steps {
+        let expected = make(&mut model, &step, &mut model_claims);
+        let result = make(&mut subject, &step, &mut claims);
+        prop_assert_eq!(&result, &expected, "{:?}", step);
+        prop_assert_eq!(&claims, &model_claims);
+    }
+    let expected = contents(model.store());
+    prop_assert_eq!(&contents(subject.store()), &expected);
+    subject.restart();
+    prop_assert_eq!(contents(subject.store()), expected);
+    Ok(())
 }
 
 #[derive(Clone, Debug)]
@@ -45,7 +66,8 @@ enum Step {
     Claim(Lane, i64, usize),
     /// The n-th claim so far, settled or not.
     Settle(usize, Settlement),
-    Heartbeat(i64),
+    /// The claims from the n-th on.
+    Heartbeat(usize, i64),
     Decide(Decision),
     Sweep(i64, usize),
     Recover(i64),
@@ -78,7 +100,11 @@ fn make(
             };
             format!("{:?}", wait(queue.settle(claim, settlement))?)
         }
-        Step::Heartbeat(now) => format!("{:?}", wait(queue.heartbeat(lease(now)))?),
+        Step::Heartbeat(number, now) => {
+            let first = number % claims.len().max(1);
+            let kept = claims.get(first..).unwrap_or_default().to_vec();
+            format!("{:?}", wait(queue.heartbeat(kept, lease(now)))?)
+        }
         Step::Decide(decision) => format!("{:?}", wait(queue.decide(decision))?),
         Step::Sweep(now, limit) => format!("{:?}", wait(queue.sweep(at(now), limit))?),
         Step::Recover(now) => format!("{:?}", wait(queue.recover(at(now)))?),
@@ -97,7 +123,7 @@ fn step() -> impl Strategy<Value = Step> {
         8 => (lane(), now(), 0..4_usize).prop_map(|(lane, now, limit)| Step::Claim(lane, now, limit)),
         8 => (any::<usize>(), any_settlement())
             .prop_map(|(number, settlement)| Step::Settle(number, settlement)),
-        1 => now().prop_map(Step::Heartbeat),
+        1 => (any::<usize>(), now()).prop_map(|(number, now)| Step::Heartbeat(number, now)),
         5 => decision().prop_map(Step::Decide),
         2 => (now(), 0..4_usize).prop_map(|(now, limit)| Step::Sweep(now, limit)),
         1 => now().prop_map(Step::Recover),

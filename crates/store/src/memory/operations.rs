@@ -81,15 +81,14 @@ impl OperationQueue for Memory {
         self.call(|content| content.settle(claim, settlement))
     }
 
-    fn heartbeat(&self, lease: Lease) -> QueueFuture<()> {
+    fn heartbeat(&self, claims: Vec<ClaimId>, lease: Lease) -> QueueFuture<()> {
         self.call(|content| {
-            let session = content.session;
-            let leases = content
-                .entries
-                .values_mut()
-                .filter_map(|entry| entry.lease.as_mut());
-            for held in leases.filter(|held| held.session == session) {
-                held.until = held.until.max(lease.until);
+            for claim in claims {
+                let entry = content.entries.get_mut(&claim.number);
+                let held = entry.filter(|entry| entry.is_claimed_by(claim));
+                if let Some(held) = held.and_then(|entry| entry.lease.as_mut()) {
+                    held.until = held.until.max(lease.until);
+                }
             }
         })
     }

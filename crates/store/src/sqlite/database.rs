@@ -24,9 +24,10 @@ use crate::jobs::JobTotals;
 use crate::operations::OperationCounts;
 use crate::queue::{Finished, Taken};
 use crate::seal::Keys;
+use crate::writer::Database;
 
 #[derive(Debug)]
-pub(super) struct Database {
+pub(super) struct SqliteDatabase {
     path: PathBuf,
     /// `None` after a write that failed.
     connection: Option<Connection>,
@@ -56,7 +57,7 @@ impl Counts {
     }
 }
 
-impl Database {
+impl SqliteDatabase {
     pub(super) fn open(
         path: PathBuf,
         mut lock: File,
@@ -92,46 +93,6 @@ impl Database {
         let connection = self.connection.as_ref().unwrap();
         let set = connection.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()));
         set.unwrap();
-    }
-
-    /// Makes durable what was taken. Every call is returned with its result, to be given to its
-    /// caller.
-    pub(super) fn write(&mut self, taken: Taken<BoxedCall>) -> (Finished, Vec<FinishedCall>) {
-        let Taken { changes, mut calls } = taken;
-        let results = self.transact(&changes, &mut calls);
-        let mut degraded = None;
-        let mut at_path = |result: Result<(), SqliteError>| {
-            result.map_err(|problem| {
-                let is_serious = problem.is_serious();
-                let error = problem.at(&self.path);
-                if is_serious && degraded.is_none() {
-                    degraded = Some(error.clone());
-                }
-                error
-            })
-        };
-        let (changed, results): (_, Vec<_>) = match results {
-            Ok(results) => {
-                let changed = at_path(results.changes);
-                (changed, results.calls.into_iter().map(at_path).collect())
-            }
-            Err(problem) => {
-                let error = at_path(Err(problem));
-                (error.clone(), vec![error; calls.len()])
-            }
-        };
-        let lost = results.iter().filter(|result| result.is_err()).count();
-        let written = calls.len() - lost;
-        let finished = Finished {
-            written: written + if changed.is_ok() { changes.len() } else { 0 },
-            lost: lost + if changed.is_ok() { 0 } else { changes.len() },
-            changes: changed,
-            degraded,
-        };
-        if finished.degraded.is_some() {
-            self.connection = None;
-        }
-        (finished, calls.into_iter().zip(results).collect())
     }
 
     fn transact(
@@ -183,6 +144,53 @@ impl Database {
         transaction.commit()?;
         *self.counts.lock() = counts;
         Ok(results)
+    }
+}
+
+impl Database for SqliteDatabase {
+    type Call = BoxedCall;
+    type Done = FinishedCall;
+
+    fn write(&mut self, taken: Taken<BoxedCall>) -> (Finished, Vec<FinishedCall>) {
+        let Taken { changes, mut calls } = taken;
+        let results = self.transact(&changes, &mut calls);
+        let mut degraded = None;
+        let mut at_path = |result: Result<(), SqliteError>| {
+            result.map_err(|problem| {
+                let is_serious = problem.is_serious();
+                let error = problem.at(&self.path);
+                if is_serious && degraded.is_none() {
+                    degraded = Some(error.clone());
+                }
+                error
+            })
+        };
+        let (changed, results): (_, Vec<_>) = match results {
+            Ok(results) => {
+                let changed = at_path(results.changes);
+                (changed, results.calls.into_iter().map(at_path).collect())
+            }
+            Err(problem) => {
+                let error = at_path(Err(problem));
+                (error.clone(), vec![error; calls.len()])
+            }
+        };
+        let lost = results.iter().filter(|result| result.is_err()).count();
+        let written = calls.len() - lost;
+        let finished = Finished {
+            written: written + if changed.is_ok() { changes.len() } else { 0 },
+            lost: lost + if changed.is_ok() { 0 } else { changes.len() },
+            changes: changed,
+            degraded,
+        };
+        if finished.degraded.is_some() {
+            self.connection = None;
+        }
+        (finished, calls.into_iter().zip(results).collect())
+    }
+
+    fn reply((call, result): FinishedCall) {
+        call.finish(result);
     }
 }
 

@@ -17,11 +17,11 @@ use rusqlite::Connection;
 
 use super::Sqlite;
 use super::problem::SqliteError;
+use crate::operations::size::{request_bytes, result_bytes};
 use crate::operations::{
-    AttemptRecord, ClaimId, ClaimResult, Claims, Decision, DecisionError, Headers, Inserted, Lane,
-    Lease, NewOperation, OperationCounts, OperationFilter, OperationQueue, QueueFuture,
-    RuleDecision, Settlement, StoredConflict, StoredOperation, StoredRequest, StoredResponse,
-    Swept,
+    AttemptRecord, ClaimId, Claims, Decision, DecisionError, Inserted, Lane, Lease, NewOperation,
+    OperationCounts, OperationFilter, OperationQueue, QueueFuture, Settlement, StoredConflict,
+    StoredOperation, StoredRequest, StoredResponse, Swept,
 };
 use crate::queue::Share;
 
@@ -52,8 +52,10 @@ impl OperationQueue for Sqlite {
         })
     }
 
-    fn heartbeat(&self, lease: Lease) -> QueueFuture<()> {
-        self.call(0, Share::Whole, move |work| calls::heartbeat(work, lease))
+    fn heartbeat(&self, claims: Vec<ClaimId>, lease: Lease) -> QueueFuture<()> {
+        self.call(0, Share::Whole, move |work| {
+            calls::heartbeat(work, &claims, lease)
+        })
     }
 
     fn decide(&self, decision: Decision) -> QueueFuture<Result<StoredOperation, DecisionError>> {
@@ -151,31 +153,3 @@ pub(super) fn count(connection: &Connection) -> Result<OperationCounts, SqliteEr
 
 const COUNT: &str =
     "SELECT state, count(*) FROM operations INDEXED BY operations_state GROUP BY state";
-
-fn request_bytes(request: &StoredRequest) -> usize {
-    let base = request.base.as_ref().map_or(0, Vec::len);
-    request.body.len() + base + request.url.len() + header_bytes(&request.headers)
-}
-
-fn result_bytes(result: &ClaimResult) -> usize {
-    match result {
-        ClaimResult::Completed(Some(response)) => {
-            response.body.len() + header_bytes(&response.headers)
-        }
-        ClaimResult::Conflict(_, Some(RuleDecision::Send(change))) => {
-            request_bytes(&change.request)
-        }
-        ClaimResult::Conflict(conflict, _) => conflict.theirs.as_ref().map_or(0, Vec::len),
-        ClaimResult::Completed(None)
-        | ClaimResult::Retry(_)
-        | ClaimResult::Failed(_)
-        | ClaimResult::Released => 0,
-    }
-}
-
-fn header_bytes(headers: &Headers) -> usize {
-    headers
-        .iter()
-        .map(|(name, value)| name.len() + value.len())
-        .sum()
-}

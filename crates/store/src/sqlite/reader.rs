@@ -12,12 +12,12 @@ use rusqlite::Connection;
 
 use super::connect;
 use super::problem::SqliteError;
-use super::writer::join;
 use crate::call::reply;
 use crate::error::StoreError;
 use crate::faulty::Faults;
 use crate::operations::QueueFuture;
 use crate::seal::Keys;
+use crate::writer::join;
 
 /// One thread may be busy with a long list while the other looks up single operations.
 const THREADS: usize = 2;

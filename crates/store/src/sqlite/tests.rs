@@ -11,13 +11,14 @@ use std::task::{Context, Wake, Waker};
 use rusqlite::{Connection, params};
 use tempfile::TempDir;
 
-use super::database::Database;
+use super::database::SqliteDatabase;
 use super::{folder, schema};
 use crate::conformance::operations::{at, lane, lease, operation};
 use crate::conformance::{endpoint, forget_gate, gate, removed, state};
 use crate::faulty::Faults;
 use crate::operations::{Inserted, wait};
 use crate::queue::Taken;
+use crate::writer::Database;
 use crate::{Change, Keys, OpenError, Protection, SaveFuture, Store, StoreError, StoredState};
 
 fn temporary() -> (TempDir, PathBuf) {
@@ -485,7 +486,7 @@ mod faults {
         let (folder, _) = temporary();
         let (path, lock) = folder::prepare(folder.path()).unwrap();
         let mut database =
-            Database::open(path.clone(), lock, Keys::none(), Faults::none()).unwrap();
+            SqliteDatabase::open(path.clone(), lock, Keys::none(), Faults::none()).unwrap();
         database.limit_pages(40);
         let gates: Vec<Change> = (0..2000)
             .map(|number| Change::Gate(gate(&number.to_string(), 1.0, 1)))

@@ -2,7 +2,7 @@
 
 use super::*;
 
-suite! {
+shared_suite! {
     claims_by_priority_then_by_time,
     claims_no_other_lane,
     a_claim_says_when_the_next_is_due,

@@ -2,7 +2,7 @@
 
 use super::*;
 
-suite! {
+shared_suite! {
     a_retry_by_a_person_starts_again,
     a_retried_operation_has_its_time_again_each_time,
     a_conflict_waits_for_a_decision,

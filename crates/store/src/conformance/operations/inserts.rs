@@ -2,7 +2,7 @@
 
 use super::*;
 
-suite! {
+shared_suite! {
     an_inserted_operation_is_available,
     the_same_request_is_stored_once,
     clients_may_use_the_same_key,

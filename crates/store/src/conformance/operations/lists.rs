@@ -2,7 +2,7 @@
 
 use super::*;
 
-suite! {
+shared_suite! {
     lanes_are_listed_with_their_first_time,
     ended_operations_are_reported_once,
     a_report_that_is_refused_leaves_the_operation_unreported,

@@ -2,7 +2,7 @@
 
 use super::*;
 
-suite! {
+shared_suite! {
     order_keys_are_sent_one_at_a_time,
     a_conflict_blocks_its_order_key,
     a_retried_operation_takes_the_front_of_its_order_key,

@@ -2,8 +2,10 @@
 
 use super::*;
 
-suite! {
+shared_suite! {
     a_heartbeat_extends_leases,
+    a_claim_without_a_heartbeat_of_its_own_is_taken_back,
+    a_lost_claim_does_not_extend_the_lease_of_the_next,
     a_lost_lease_keeps_attempts,
     waiting_operations_expire,
     retention_deletes_everything,
@@ -15,15 +17,40 @@ suite! {
 fn a_heartbeat_extends_leases(subject: &Subject) {
     insert(subject, operation("a"));
     let claimed = claim_one(subject, 0);
-    wait(subject.queue().heartbeat(lease(20))).unwrap();
+    let heartbeat = |now| {
+        let beat = subject.queue().heartbeat(vec![claimed.claim], lease(now));
+        wait(beat).unwrap();
+    };
+    heartbeat(20);
+    // An earlier one that comes late shortens nothing.
+    heartbeat(10);
     assert_eq!(sweep(subject, 49).reclaimed, []);
     let taken_back = sweep(subject, 50).reclaimed;
     assert_eq!(taken_back.len(), 1);
-    wait(subject.queue().heartbeat(lease(60))).unwrap();
+    heartbeat(60);
     assert_eq!(
         settle(subject, claimed.claim, 61, ClaimResult::Released),
         None
     );
+}
+
+fn a_claim_without_a_heartbeat_of_its_own_is_taken_back(subject: &Subject) {
+    insert(subject, operation("a"));
+    insert(subject, operation("b"));
+    let claims = claim(subject, 0, 2);
+    let known = claims.claimed[1].claim;
+    wait(subject.queue().heartbeat(vec![known], lease(20))).unwrap();
+    let reclaimed = sweep(subject, 30).reclaimed;
+    assert_eq!(reclaimed, [get(subject, "a")]);
+}
+
+fn a_lost_claim_does_not_extend_the_lease_of_the_next(subject: &Subject) {
+    insert(subject, operation("a"));
+    let late = claim_one(subject, 0);
+    sweep(subject, 30);
+    claim_one(subject, 31);
+    wait(subject.queue().heartbeat(vec![late.claim], lease(50))).unwrap();
+    assert_eq!(sweep(subject, 61).reclaimed, [get(subject, "a")]);
 }
 
 fn a_lost_lease_keeps_attempts(subject: &Subject) {

@@ -208,15 +208,21 @@ pub(super) fn settle(
     Ok(Some(entry.operation))
 }
 
-pub(super) fn heartbeat(work: &Work<'_>, lease: Lease) -> Result<(), SqliteError> {
+pub(super) fn heartbeat(
+    work: &Work<'_>,
+    claims: &[ClaimId],
+    lease: Lease,
+) -> Result<(), SqliteError> {
     let until = lease.until.as_unix_millis();
-    work.execute(HEARTBEAT, params![until, work.session])?;
+    for claim in claims {
+        work.execute(HEARTBEAT, params![until, claim.number, claim.fence])?;
+    }
     Ok(())
 }
 
 pub(super) const HEARTBEAT: &str = "
-    UPDATE operations INDEXED BY operations_state SET lease_until_ms = ?1
-    WHERE state = 'running' AND lease_until_ms < ?1 AND session = ?2";
+    UPDATE operations SET lease_until_ms = ?1
+    WHERE number = ?2 AND fence = ?3 AND state = 'running' AND lease_until_ms < ?1";
 
 pub(super) fn decide(
     work: &mut Work<'_>,

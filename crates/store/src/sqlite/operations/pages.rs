@@ -10,6 +10,7 @@ use rusqlite::{Connection, named_params, params};
 
 use super::calls::first_due;
 use super::rows::{self, select, value};
+use crate::operations::columns::STATES;
 use crate::operations::entry::Entry;
 use crate::operations::{Lane, OperationFilter, StoredOperation};
 use crate::sqlite::limit_of;
@@ -370,17 +371,6 @@ pub(super) const COUNT_IDS: &str = "
 pub(super) const IDS: &str = "
     SELECT number FROM operations INDEXED BY operations_id
     WHERE id >= ? AND id < ? AND number < ? ORDER BY number DESC";
-
-/// One of each word.
-const STATES: [OperationState; 7] = [
-    OperationState::Available,
-    OperationState::Running,
-    OperationState::Retryable,
-    OperationState::Completed,
-    OperationState::Failed(TerminalReason::Expired),
-    OperationState::Conflict,
-    OperationState::Cancelled,
-];
 
 fn operations(entries: Vec<Entry>) -> Vec<StoredOperation> {
     entries.into_iter().map(|entry| entry.operation).collect()

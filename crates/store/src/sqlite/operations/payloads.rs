@@ -4,8 +4,8 @@
 use policy::time::WallTime;
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
-use serde_json::json;
 
+use crate::operations::columns::{self, headers_to_text};
 use crate::operations::{
     AttemptRecord, Headers, MAX_ATTEMPT_RECORDS, StoredConflict, StoredRequest, StoredResponse,
 };
@@ -365,35 +365,8 @@ impl<'a> Opener<'a> {
     }
 }
 
-/// A list of pairs; a value that is no text is a list of its bytes.
-fn headers_to_text(headers: &Headers) -> String {
-    let pairs = headers
-        .iter()
-        .map(|(name, value)| match std::str::from_utf8(value) {
-            Ok(text) => json!([name, text]),
-            Err(_) => json!([name, value]),
-        });
-    serde_json::Value::Array(pairs.collect()).to_string()
-}
-
 fn headers_from_text(table: &'static str, text: Option<String>) -> Result<Headers, SqliteError> {
-    let pair = |pair: serde_json::Value| -> Option<(String, Vec<u8>)> {
-        let mut pair = pair.as_array()?.iter();
-        let name = pair.next()?.as_str()?.to_owned();
-        let value = match pair.next()? {
-            serde_json::Value::String(text) => text.clone().into_bytes(),
-            bytes => {
-                let bytes = bytes.as_array()?.iter();
-                bytes
-                    .map(|byte| u8::try_from(byte.as_u64()?).ok())
-                    .collect::<Option<_>>()?
-            }
-        };
-        Some((name, value))
-    };
-    let list: Option<Vec<serde_json::Value>> =
-        text.and_then(|text| serde_json::from_str(&text).ok());
-    let headers = list.and_then(|list| list.into_iter().map(pair).collect());
+    let headers = text.as_deref().and_then(columns::headers_from_text);
     headers.ok_or_else(|| SqliteError::Row {
         table,
         reason: "headers are no list of pairs".to_owned(),

@@ -1,12 +1,11 @@
 //! Rows of operations.
 
-use std::time::Duration;
-
 use policy::item::TerminalReason;
 use policy::operation::OperationState;
 use policy::time::WallTime;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, params};
 
+use crate::operations::columns::{self, length, millis};
 use crate::operations::entry::{Entry, HeldLease};
 use crate::operations::{Counters, NewOperation, StoredOperation};
 use crate::sqlite::database::Work;
@@ -274,31 +273,8 @@ fn entry(row: &Row<'_>) -> Result<Entry, SqliteError> {
 
 /// The state of a row.
 pub(super) fn state(word: &str, reason: Option<&str>) -> Result<OperationState, SqliteError> {
-    let failed = |reason: Option<&str>| {
-        let reason = reason.and_then(TerminalReason::named)?;
-        Some(OperationState::Failed(reason))
-    };
-    let state = match word {
-        "available" => Some(OperationState::Available),
-        "running" => Some(OperationState::Running),
-        "retryable" => Some(OperationState::Retryable),
-        "completed" => Some(OperationState::Completed),
-        "failed" => failed(reason),
-        "conflict" => Some(OperationState::Conflict),
-        "cancelled" => Some(OperationState::Cancelled),
-        _ => None,
-    };
-    state.ok_or_else(|| SqliteError::Row {
+    columns::state(word, reason).map_err(|reason| SqliteError::Row {
         table: "operations",
-        reason: format!("`{word}` with the reason {reason:?} is no state of an operation"),
+        reason,
     })
-}
-
-/// A length of time for a column, rounded up.
-fn millis(length: Duration) -> i64 {
-    i64::try_from(length.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
-}
-
-fn length(millis: i64) -> Duration {
-    Duration::from_millis(u64::try_from(millis).unwrap_or(0))
 }

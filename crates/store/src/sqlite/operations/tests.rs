@@ -21,9 +21,10 @@ use crate::operations::{
     RequestChange, SealError, Settlement, StoredRequest, StoredResponse, wait,
 };
 use crate::queue::Taken;
-use crate::sqlite::database::{BoxedCall, Database, FunctionCall, Work};
+use crate::sqlite::database::{BoxedCall, FunctionCall, SqliteDatabase, Work};
 use crate::sqlite::problem::SqliteError;
 use crate::sqlite::{connect, folder};
+use crate::writer::Database;
 use crate::{Change, Keys, Store, StoreError};
 
 fn temporary() -> (TempDir, PathBuf) {
@@ -72,7 +73,6 @@ mod plans {
             (calls::EXPIRED, "operations_expiry"),
             (calls::LEASE_ENDED, "operations_state"),
             (calls::LEASES_OF_OTHERS, "operations_state"),
-            (calls::HEARTBEAT, "operations_state"),
             (calls::RETAINED, "operations_retention"),
             (calls::UNBLOCKED, "operations_order"),
             (calls::OLDEST_BLOCKED, "operations_order"),
@@ -98,7 +98,13 @@ mod plans {
                 "{sql}: {plan:?}"
             );
         }
-        for sql in [rows::BY_NUMBER, pages::PAGE, calls::REPORT, calls::BLOCK] {
+        for sql in [
+            rows::BY_NUMBER,
+            pages::PAGE,
+            calls::REPORT,
+            calls::BLOCK,
+            calls::HEARTBEAT,
+        ] {
             let plan = plan(&connection, sql);
             assert!(
                 plan.len() == 1
@@ -346,12 +352,12 @@ mod savepoints {
         call(move |work| calls::insert(work, &operation(id)))
     }
 
-    fn open(folder: &Path, faults: Faults) -> Database {
+    fn open(folder: &Path, faults: Faults) -> SqliteDatabase {
         let (path, lock) = folder::prepare(folder).unwrap();
-        Database::open(path, lock, Keys::none(), faults).unwrap()
+        SqliteDatabase::open(path, lock, Keys::none(), faults).unwrap()
     }
 
-    fn write(database: &mut Database, changes: Vec<Change>, calls: Vec<BoxedCall>) {
+    fn write(database: &mut SqliteDatabase, changes: Vec<Change>, calls: Vec<BoxedCall>) {
         for (call, result) in database.write(Taken { changes, calls }).1 {
             call.finish(result);
         }
@@ -584,7 +590,10 @@ mod faults {
                 format!("{:?}", wait(queue.decide(decision))?)
             }
             Step::Sweep(now) => format!("{:?}", wait(queue.sweep(at(*now), 10))?),
-            Step::Heartbeat => format!("{:?}", wait(queue.heartbeat(lease(5)))?),
+            Step::Heartbeat => {
+                let claims = claim.iter().copied().collect();
+                format!("{:?}", wait(queue.heartbeat(claims, lease(5)))?)
+            }
             Step::Recover => format!("{:?}", wait(queue.recover(at(6)))?),
             Step::Report => format!("{:?}", wait(queue.report(1, Some(operation("report"))))?),
         })

@@ -1,20 +1,34 @@
-//! The one thread that writes.
+//! The one thread that writes to a database: everything that waits, again and again.
 
 use std::io;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use super::database::{BoxedCall, Database};
-use crate::queue::Queue;
+use crate::queue::{Finished, Queue, Taken};
+
+/// What the thread writes to.
+pub(crate) trait Database: Send + 'static {
+    /// A call that waits.
+    type Call: Send + 'static;
+    /// A call with its result.
+    type Done;
+
+    /// Makes durable what was taken. Every call is returned with its result, to be given to its
+    /// caller.
+    fn write(&mut self, taken: Taken<Self::Call>) -> (Finished, Vec<Self::Done>);
+
+    /// Gives a result to its caller.
+    fn reply(done: Self::Done);
+}
 
 #[derive(Debug)]
-pub(super) struct Writer {
-    queue: Arc<Queue<BoxedCall>>,
+pub(crate) struct Writer<C> {
+    queue: Arc<Queue<C>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Writer {
-    pub(super) fn start(database: Database) -> io::Result<Self> {
+impl<C: Send + 'static> Writer<C> {
+    pub(crate) fn start(database: impl Database<Call = C>) -> io::Result<Self> {
         let queue = Arc::new(Queue::default());
         let ending = Ending(Arc::clone(&queue));
         let thread = thread::Builder::new()
@@ -25,13 +39,15 @@ impl Writer {
             thread: Some(thread),
         })
     }
+}
 
-    pub(super) fn queue(&self) -> &Queue<BoxedCall> {
+impl<C> Writer<C> {
+    pub(crate) fn queue(&self) -> &Queue<C> {
         &self.queue
     }
 }
 
-impl Drop for Writer {
+impl<C> Drop for Writer<C> {
     fn drop(&mut self) {
         self.queue.end();
         join(self.thread.take());
@@ -40,27 +56,27 @@ impl Drop for Writer {
 
 /// Waits for the end of a thread. A waker that drops the last store does so on such a thread, which
 /// cannot wait for itself; it ends when that waker has returned.
-pub(super) fn join(thread: Option<JoinHandle<()>>) {
+pub(crate) fn join(thread: Option<JoinHandle<()>>) {
     if let Some(thread) = thread.filter(|thread| thread.thread().id() != thread::current().id()) {
         // A panic of the thread was reported to every waiting future.
         let _ = thread.join();
     }
 }
 
-fn write_all(queue: &Queue<BoxedCall>, mut database: Database) {
+fn write_all<D: Database>(queue: &Queue<D::Call>, mut database: D) {
     while let Some(taken) = queue.take() {
         let (finished, calls) = database.write(taken);
         queue.finish(finished);
-        for (call, result) in calls {
-            call.finish(result);
+        for call in calls {
+            D::reply(call);
         }
     }
 }
 
 /// However the thread ends, every waiting future is completed.
-struct Ending(Arc<Queue<BoxedCall>>);
+struct Ending<C>(Arc<Queue<C>>);
 
-impl Drop for Ending {
+impl<C> Drop for Ending<C> {
     fn drop(&mut self) {
         self.0.ended();
     }

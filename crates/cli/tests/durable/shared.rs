@@ -1,0 +1,264 @@
+//! Several servers on one database: nodes that are killed and frozen, and a database that fails.
+
+use std::fs;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use policy::random::Random;
+use store::private_postgres::{PASSWORD, PrivatePostgres};
+
+use super::operations::{Received, count, post, settings, upstream};
+use super::support::{Admin, Home, Running, now_ms, wait, wait_for};
+
+/// A home whose operations are in the database.
+fn home(database: &PrivatePostgres, upstream: &str) -> Home {
+    let home = Home::new("");
+    home.write(&shared(&home, database, upstream));
+    home
+}
+
+fn shared(home: &Home, database: &PrivatePostgres, upstream: &str) -> String {
+    let address = home.data().with_file_name("address");
+    fs::write(&address, database.url()).unwrap();
+    let own = settings(upstream);
+    format!(
+        "{own}\n[storage]\noperations = \"file:{}\"\n",
+        address.display()
+    )
+}
+
+/// The value of a metric without labels.
+fn metric(admin: &Admin, name: &str) -> u64 {
+    let metrics = admin.call("GET", "/metrics", None).unwrap().body;
+    let sample = format!("{name} ");
+    let mut lines = metrics.lines();
+    let value = lines.find_map(|line| line.strip_prefix(&sample)).unwrap();
+    value.parse().unwrap()
+}
+
+/// What a node is sending, as the database knows it.
+fn running(database: &PrivatePostgres, home: &Home) -> u64 {
+    let node = fs::read_to_string(home.data().join("node")).unwrap();
+    let node = u64::from_str_radix(node.trim(), 16).unwrap() >> 1;
+    let sql = format!(
+        "SELECT count(*) FROM tidegate.operations WHERE state = 'running' AND node = {node}"
+    );
+    database.query(&sql).parse().unwrap()
+}
+
+fn lost(accepted: &[String], received: &Received) -> Vec<String> {
+    let received = received.lock().unwrap();
+    let is_lost = |key: &&String| !received.contains_key(*key);
+    accepted.iter().filter(is_lost).cloned().collect()
+}
+
+#[test]
+fn nodes_that_are_killed_at_random_lose_nothing() {
+    let database = PrivatePostgres::start();
+    let received = Received::default();
+    let url = upstream(Arc::clone(&received));
+    let homes: Vec<Home> = (0..3).map(|_| home(&database, &url)).collect();
+    let mut nodes: Vec<Running> = homes.iter().map(Home::start).collect();
+    let seed = u64::try_from(now_ms()).unwrap();
+    let mut random = Random::from_seed(seed);
+    let mut accepted = Vec::new();
+    for round in 0..8_u64 {
+        let producers: Vec<_> = nodes
+            .iter()
+            .enumerate()
+            .map(|(node, running)| {
+                let listen = running.listen.clone();
+                let name = format!("{round}-{node}");
+                thread::spawn(move || produce_some(&listen, &name))
+            })
+            .collect();
+        wait(Duration::from_millis(20 + random.below(300)));
+        let killed = usize::try_from(random.below(3)).unwrap();
+        nodes.remove(killed).kill();
+        nodes.insert(killed, homes[killed].start());
+        for producer in producers {
+            accepted.extend(producer.join().unwrap());
+        }
+    }
+    wait_until_done(&database);
+    let lost = lost(&accepted, &received);
+    assert!(lost.is_empty(), "seed {seed}: lost {lost:?}");
+    assert!(accepted.len() > 100, "only {} accepted", accepted.len());
+    println!("8 kills, {} accepted, none lost", accepted.len());
+}
+
+/// Posts until a post fails, or some have been posted.
+fn produce_some(listen: &str, name: &str) -> Vec<String> {
+    let mut acknowledged = Vec::new();
+    for number in 0..100 {
+        let key = format!("{name}-{number}");
+        match post(listen, &key) {
+            Some(202) => acknowledged.push(key),
+            _ => break,
+        }
+    }
+    acknowledged
+}
+
+#[test]
+fn a_frozen_node_is_replaced_and_cannot_finish_late() {
+    let database = PrivatePostgres::start();
+    let received = Received::default();
+    let url = upstream(Arc::clone(&received));
+    let (frozen_home, other_home) = (home(&database, &url), home(&database, &url));
+    let frozen = frozen_home.start();
+    let producers: Vec<_> = (0..4)
+        .map(|number| {
+            let listen = frozen.listen.clone();
+            thread::spawn(move || produce_for(&listen, &number.to_string(), STEADY))
+        })
+        .collect();
+    let mut accepted = Vec::new();
+    // A moment at which it sends something.
+    let claimed = wait_for("a node that is frozen while it sends", || {
+        frozen.signal("STOP");
+        // What the server had received before is done.
+        wait(Duration::from_millis(200));
+        let claimed = running(&database, &frozen_home);
+        if claimed == 0 {
+            frozen.signal("CONT");
+            wait(Duration::from_millis(7));
+        }
+        (claimed > 0).then_some(claimed)
+    });
+    let other = other_home.start();
+    // What the frozen node has claimed is delivered when its leases have ended.
+    wait_until_done(&database);
+    assert_eq!(metric(&other.admin, LOST), 0);
+    frozen.signal("CONT");
+    wait_for("late results", || {
+        (metric(&frozen.admin, LOST) >= claimed).then_some(())
+    });
+    for producer in producers {
+        accepted.extend(producer.join().unwrap());
+    }
+    wait_until_done(&database);
+    assert_eq!(
+        metric(&frozen.admin, LOST),
+        claimed,
+        "every late result is noticed, once"
+    );
+    let lost = lost(&accepted, &received);
+    assert!(lost.is_empty(), "lost {lost:?}");
+    let stderr = frozen_home.stderr();
+    assert!(stderr.contains("claim_lost"), "{stderr}");
+    wait_for("the same counts on both nodes", || {
+        let completed = [&other, &frozen].map(|node| count(&node.admin, "completed"));
+        (completed == [accepted.len() as u64; 2]).then_some(())
+    });
+}
+
+const LOST: &str = "tidegate_operation_claims_lost_total";
+
+/// How long a producer posts.
+const STEADY: Duration = Duration::from_secs(3);
+
+/// Posts for a while. A node that is frozen meanwhile does not answer, so the last post may take long.
+fn produce_for(listen: &str, name: &str, time: Duration) -> Vec<String> {
+    let begin = SystemTime::now();
+    let mut acknowledged = Vec::new();
+    for number in 0.. {
+        if begin.elapsed().unwrap_or_default() > time {
+            break;
+        }
+        let key = format!("{name}-{number}");
+        if post(listen, &key) == Some(202) {
+            acknowledged.push(key);
+        }
+        wait(Duration::from_millis(5));
+    }
+    acknowledged
+}
+
+/// Waits until nothing is pending.
+fn wait_until_done(database: &PrivatePostgres) {
+    let sql = "SELECT count(*) FROM tidegate.operations
+               WHERE state IN ('available', 'running', 'retryable')";
+    wait_for("the end of all deliveries", || {
+        (database.query(sql) == "0").then_some(())
+    });
+}
+
+#[test]
+fn an_outage_of_the_database_delays_operations_and_fails_no_other_request() {
+    let mut database = PrivatePostgres::start();
+    let received = Received::default();
+    let url = upstream(Arc::clone(&received));
+    let home = home(&database, &url);
+    let node = home.start();
+    assert_eq!(post(&node.listen, "before"), Some(202));
+    database.crash();
+    let health = wait_for("health to be degraded", || {
+        // It is noticed by the next call, such as the sweep of every second.
+        let health = node.admin.call("GET", "/readyz", None)?;
+        health.body.contains("degraded").then_some(health)
+    });
+    assert_eq!(health.status, 200, "other requests are served");
+    assert!(health.body.contains("cannot be reached"), "{}", health.body);
+    assert!(!health.body.contains(PASSWORD), "{}", health.body);
+    // It cannot be stored, so it is not accepted; what needs no database is served.
+    assert_eq!(post(&node.listen, "during"), Some(503));
+    let answers: Vec<u16> = (0..5)
+        .filter_map(|_| Some(node.get("/api/x")?.status))
+        .collect();
+    assert_eq!(answers.len(), 5);
+    assert!(answers.contains(&200), "{answers:?}");
+    let logged = |event: &str| {
+        wait_for(event, || home.stderr().contains(event).then_some(()));
+    };
+    logged("store_degraded");
+    database.resume_service();
+    wait_for("health to be ok", || {
+        let health = node.admin.call("GET", "/readyz", None)?;
+        (!health.body.contains("degraded")).then_some(())
+    });
+    wait_for("an operation to be accepted", || {
+        (post(&node.listen, "after") == Some(202)).then_some(())
+    });
+    wait_until_done(&database);
+    let accepted = ["before", "after"].map(str::to_owned);
+    assert_eq!(lost(&accepted, &received), Vec::<String>::new());
+    logged("store_recovered");
+    assert!(!home.stderr().contains(PASSWORD));
+}
+
+#[test]
+fn a_database_that_cannot_be_used_is_an_error_at_the_start() {
+    let database = PrivatePostgres::start();
+    let home = home(&database, "http://127.0.0.1:1");
+    let address = home.data().with_file_name("address");
+    fs::write(&address, database.url().replace(PASSWORD, "wrong-secret")).unwrap();
+    let output = home.command().output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("password authentication failed for user"),
+        "{said}"
+    );
+    assert!(
+        said.contains("\nhint: check the user and the password"),
+        "{said}"
+    );
+    assert!(!said.contains("wrong-secret"), "{said}");
+}
+
+#[test]
+fn warns_about_operations_that_are_left_in_the_folder() {
+    let database = PrivatePostgres::start();
+    // Nothing listens there: it stays in the queue.
+    let home = Home::new(&settings("http://127.0.0.1:1"));
+    let server = home.start();
+    assert_eq!(post(&server.listen, "a"), Some(202));
+    assert!(server.stop().success());
+    home.write(&shared(&home, &database, "http://127.0.0.1:1"));
+    let server = home.start();
+    assert!(server.stop().success());
+    let stderr = home.stderr();
+    assert!(stderr.contains("1 operations in the folder"), "{stderr}");
+}

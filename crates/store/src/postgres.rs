@@ -1,0 +1,120 @@
+//! Operations in a Postgres database that several machines share, the only place besides `sqlite` that
+//! speaks SQL.
+//!
+//! One thread writes: it takes all calls that have gathered and makes them in one transaction, as the
+//! one for SQLite does, so that the cost of a commit is shared. Another thread reads, and exchanges
+//! messages with the other nodes.
+//!
+//! Every value has a column, in tables of the schema `tidegate`, so that
+//! `select state, count(*) from tidegate.operations group by 1` answers an operator's question.
+
+mod address;
+mod call;
+mod connection;
+mod database;
+mod news;
+mod operations;
+mod problem;
+mod reader;
+mod schema;
+mod text;
+mod tls;
+
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use policy::time::WallTime;
+
+pub use address::{AddressError, DatabaseAddress};
+
+use crate::StoreState;
+use crate::error::OpenError;
+use crate::faulty::Faults;
+use crate::seal::Keys;
+use crate::writer::Writer;
+use call::Call;
+use database::{Counts, Identity, PostgresDatabase};
+use news::News;
+use reader::Reader;
+
+#[derive(Debug)]
+pub(crate) struct Postgres {
+    counts: Arc<Counts>,
+    news: Arc<News>,
+    reader: Reader,
+    writer: Writer<Call>,
+}
+
+impl Postgres {
+    pub(crate) fn open(
+        address: DatabaseAddress,
+        keys: Keys,
+        faults: Faults,
+        node: u64,
+        now: impl Fn() -> WallTime,
+    ) -> Result<Self, OpenError> {
+        let io = |source| OpenError::Io {
+            path: address.to_string().into(),
+            source,
+        };
+        let identity = Identity::new(node);
+        let news = Arc::new(News::default());
+        let database = PostgresDatabase::open(
+            address.clone(),
+            keys.clone(),
+            faults.clone(),
+            identity,
+            Arc::clone(&news),
+            now,
+        )?;
+        let counts = Arc::clone(database.counts());
+        let reader =
+            Reader::start(&address, keys, faults, identity, Arc::clone(&news)).map_err(io)?;
+        let writer = Writer::start(database).map_err(io)?;
+        Ok(Self {
+            counts,
+            news,
+            reader,
+            writer,
+        })
+    }
+
+    pub(crate) fn state(&self) -> StoreState {
+        self.writer.queue().state()
+    }
+}
+
+/// The number of the node with this data folder, which is made at its first start.
+pub(crate) fn node(folder: &Path) -> Result<u64, OpenError> {
+    let path = folder.join("node");
+    let number = || match fs::read_to_string(&path) {
+        Ok(text) => u64::from_str_radix(text.trim(), 16).map_err(io::Error::other),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let number = RandomState::new().hash_one(0);
+            fs::write(&path, format!("{number:016x}\n"))?;
+            Ok(number)
+        }
+        Err(error) => Err(error),
+    };
+    number().map_err(|source| OpenError::Io {
+        path: path.clone(),
+        source,
+    })
+}
+
+/// A length of time for a column. The longest is 292 years, which is never.
+fn nanoseconds(length: Duration) -> i64 {
+    i64::try_from(length.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// The length of time of a column; what cannot be is none.
+fn duration(nanoseconds: i64) -> Duration {
+    Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(0))
+}

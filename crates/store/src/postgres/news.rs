@@ -1,0 +1,145 @@
+//! What nodes tell each other about lanes with operations that are due, over LISTEN and NOTIFY.
+//!
+//! A message only makes others look sooner: none is needed, because every node reads all lanes every
+//! few seconds. So messages are sent apart from the transactions that they are about, and gathered:
+//! a commit with a message would wait for every other such commit.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use policy::time::WallTime;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use crate::operations::{Lane, ReadyListener};
+
+/// What is to be told, and who is to be told.
+#[derive(Default)]
+pub(super) struct News {
+    state: Mutex<State>,
+    /// There is something to tell.
+    waiting: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    lanes: BTreeMap<Lane, WallTime>,
+    listener: Option<Arc<ReadyListener>>,
+}
+
+/// So many lanes are told by name; the others are found when lanes are read.
+const MAX_TOLD: usize = 1000;
+
+impl News {
+    /// Tells the other nodes that operations of these lanes are due.
+    pub(super) fn tell(&self, ready: BTreeMap<Lane, WallTime>) {
+        if ready.is_empty() {
+            return;
+        }
+        let mut state = self.lock();
+        for (lane, at) in ready {
+            if state.lanes.len() < MAX_TOLD || state.lanes.contains_key(&lane) {
+                let first = state.lanes.entry(lane).or_insert(at);
+                *first = at.min(*first);
+            }
+        }
+        drop(state);
+        self.waiting.notify_one();
+    }
+
+    /// Waits until there is something to tell, and takes it.
+    pub(super) async fn next(&self) -> BTreeMap<Lane, WallTime> {
+        loop {
+            self.waiting.notified().await;
+            let lanes = std::mem::take(&mut self.lock().lanes);
+            if !lanes.is_empty() {
+                return lanes;
+            }
+        }
+    }
+
+    /// Who is told what other nodes tell.
+    pub(super) fn set_listener(&self, listener: ReadyListener) {
+        self.lock().listener = Some(Arc::new(listener));
+    }
+
+    /// Another node tells that an operation of a lane is due; `None`: all lanes are to be read.
+    pub(super) fn told(&self, ready: Option<(Lane, WallTime)>) {
+        let listener = self.lock().listener.clone();
+        if let Some(listener) = listener {
+            listener(ready);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The text of a message. The longest that the server takes has 8000 bytes.
+pub(super) fn message(session: u64, lane: &Lane, at: WallTime) -> String {
+    let text = json!({
+        "from": session,
+        "destination": lane.destination,
+        "kind": lane.kind,
+        "at_ms": at.as_unix_millis(),
+    });
+    let text = text.to_string();
+    match text.len() < 8000 {
+        true => text,
+        false => json!({ "from": session }).to_string(),
+    }
+}
+
+/// What a message of another node says; `None` for one's own and for those that cannot be read.
+pub(super) fn read(session: u64, text: &str) -> Option<Option<(Lane, WallTime)>> {
+    let message: Value = serde_json::from_str(text).ok()?;
+    if message["from"].as_u64()? == session {
+        return None;
+    }
+    let lane = || {
+        let lane = Lane {
+            destination: message["destination"].as_str()?.to_owned(),
+            kind: message["kind"].as_str()?.to_owned(),
+        };
+        let at = WallTime::from_unix_millis(message["at_ms"].as_i64()?);
+        Some((lane, at))
+    };
+    Some(lane())
+}
+
+impl fmt::Debug for News {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("News").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lane(destination: &str) -> Lane {
+        Lane {
+            destination: destination.to_owned(),
+            kind: "default".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_message_is_read_by_others_only() {
+        let at = WallTime::from_unix_millis(7);
+        let text = message(1, &lane("a"), at);
+        assert_eq!(read(1, &text), None);
+        assert_eq!(read(2, &text), Some(Some((lane("a"), at))));
+        assert_eq!(read(2, "something else"), None);
+        assert_eq!(read(2, "{}"), None);
+    }
+
+    #[test]
+    fn a_lane_with_a_long_name_makes_others_read_all() {
+        let text = message(1, &lane(&"x".repeat(9000)), WallTime::from_unix_millis(7));
+        assert!(text.len() < 8000);
+        assert_eq!(read(2, &text), Some(None));
+    }
+}

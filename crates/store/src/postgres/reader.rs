@@ -1,0 +1,236 @@
+//! The thread that reads operations, and that tells other nodes what is due and is told by them.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use policy::time::WallTime;
+use tokio::sync::mpsc;
+use tokio::task::LocalSet;
+use tokio::time::{sleep, timeout};
+use tokio_postgres::Notification;
+
+use super::address::DatabaseAddress;
+use super::connection::Connection;
+use super::database::{Identity, runtime};
+use super::news::{self, News};
+use super::problem::PostgresError;
+use crate::call::reply;
+use crate::error::StoreError;
+use crate::faulty::Faults;
+use crate::operations::{Lane, QueueFuture};
+use crate::seal::Keys;
+use crate::writer::join;
+
+/// At most this many reads wait.
+const MAX_READS: usize = 1024;
+
+pub(super) struct Reader {
+    /// `None` at the end.
+    reads: Option<mpsc::Sender<Read>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A read, whatever its result.
+type Read = Box<dyn FnOnce(Rc<Source>) -> LocalFuture + Send>;
+
+type LocalFuture = Pin<Box<dyn Future<Output = ()>>>;
+
+impl Reader {
+    pub(super) fn start(
+        address: &DatabaseAddress,
+        keys: Keys,
+        faults: Faults,
+        identity: Identity,
+        news: Arc<News>,
+    ) -> io::Result<Self> {
+        let runtime = runtime()?;
+        let (sender, receiver) = mpsc::channel(MAX_READS);
+        let address = address.clone();
+        let thread = thread::Builder::new()
+            .name("tidegate-reader".to_owned())
+            .spawn(move || {
+                let source = Source {
+                    address,
+                    keys,
+                    faults,
+                    connection: RefCell::default(),
+                    connecting: tokio::sync::Mutex::default(),
+                };
+                let all = read_all(receiver, Rc::new(source), identity, news);
+                LocalSet::new().block_on(&runtime, all);
+            })?;
+        Ok(Self {
+            reads: Some(sender),
+            thread: Some(thread),
+        })
+    }
+
+    /// Reads on the thread.
+    pub(super) fn read<T: Send + 'static>(
+        &self,
+        read: impl AsyncFnOnce(Arc<Connection>, Keys) -> Result<T, PostgresError> + Send + 'static,
+    ) -> QueueFuture<T> {
+        let (reply, future) = reply();
+        let read: Read =
+            Box::new(move |source| Box::pin(async move { reply.give(source.read(read).await) }));
+        match self.reads.as_ref().map(|reads| reads.try_send(read)) {
+            Some(Err(mpsc::error::TrySendError::Full(_))) => {
+                let error = StoreError::QueueFull { queued: MAX_READS };
+                Box::pin(std::future::ready(Err(error)))
+            }
+            // A read that was not taken fails as it is dropped.
+            Some(Err(mpsc::error::TrySendError::Closed(_)) | Ok(())) | None => future,
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.reads = None;
+        join(self.thread.take());
+    }
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader").finish_non_exhaustive()
+    }
+}
+
+/// The connection that all reads share: the next is sent before the last is answered.
+struct Source {
+    address: DatabaseAddress,
+    keys: Keys,
+    faults: Faults,
+    /// `None` before the first read, and after one that failed.
+    connection: RefCell<Option<Arc<Connection>>>,
+    /// Held while a connection is made.
+    connecting: tokio::sync::Mutex<()>,
+}
+
+/// How long a read may take.
+const READ: Duration = Duration::from_secs(10);
+
+impl Source {
+    async fn read<T>(
+        &self,
+        read: impl AsyncFnOnce(Arc<Connection>, Keys) -> Result<T, PostgresError>,
+    ) -> Result<T, StoreError> {
+        let reading = async {
+            self.faults.next_call()?;
+            let connection = self.connection().await?;
+            read(connection, self.keys.clone()).await
+        };
+        let result = timeout(READ, reading).await;
+        let result = result.unwrap_or(Err(PostgresError::Silent));
+        if result.as_ref().is_err_and(PostgresError::breaks_connection) {
+            self.connection.take();
+        }
+        result.map_err(|problem| problem.at(&self.address))
+    }
+
+    async fn connection(&self) -> Result<Arc<Connection>, PostgresError> {
+        let _connecting = self.connecting.lock().await;
+        let known = self.connection.borrow().clone();
+        if let Some(connection) = known.filter(|connection| !connection.is_closed()) {
+            return Ok(connection);
+        }
+        let connection = Connection::open(&self.address, &Faults::none(), |_| {}).await?;
+        let connection = Arc::new(connection);
+        self.connection.replace(Some(Arc::clone(&connection)));
+        Ok(connection)
+    }
+}
+
+async fn read_all(
+    mut reads: mpsc::Receiver<Read>,
+    source: Rc<Source>,
+    identity: Identity,
+    news: Arc<News>,
+) {
+    let address = source.address.clone();
+    let exchange = tokio::task::spawn_local(exchange_news(address, identity.session, news));
+    while let Some(read) = reads.recv().await {
+        tokio::task::spawn_local(read(Rc::clone(&source)));
+    }
+    exchange.abort();
+}
+
+/// Tells and is told for ever. Without a connection nothing is lost: lanes are read anyway.
+async fn exchange_news(address: DatabaseAddress, session: u64, news: Arc<News>) {
+    loop {
+        let told = Arc::clone(&news);
+        let listener = move |notification: Notification| {
+            if let Some(ready) = news::read(session, notification.payload()) {
+                told.told(ready);
+            }
+        };
+        let opened = Connection::open(&address, &Faults::none(), listener).await;
+        if let Ok(connection) = opened
+            && connection.batch("LISTEN tidegate").await.is_ok()
+        {
+            // What was told before is not known.
+            news.told(None);
+            _ = exchange_over(&connection, session, &news).await;
+        }
+        sleep(about(RECONNECT)).await;
+    }
+}
+
+/// How long to wait for the next attempt to connect.
+const RECONNECT: Duration = Duration::from_secs(2);
+
+/// How often lanes are read without being told.
+const POLL: Duration = Duration::from_secs(5);
+
+/// Messages of this time are sent together.
+const GATHER: Duration = Duration::from_millis(20);
+
+async fn exchange_over(
+    connection: &Connection,
+    session: u64,
+    news: &News,
+) -> Result<(), PostgresError> {
+    loop {
+        let poll = about(POLL);
+        match timeout(poll, news.next()).await {
+            Ok(lanes) => {
+                tell(connection, session, lanes).await?;
+                sleep(GATHER).await;
+            }
+            Err(_) => {
+                connection.batch("").await?;
+                news.told(None);
+            }
+        }
+    }
+}
+
+async fn tell(
+    connection: &Connection,
+    session: u64,
+    lanes: BTreeMap<Lane, WallTime>,
+) -> Result<(), PostgresError> {
+    let told = lanes.iter().map(|(lane, at)| {
+        let message = news::message(session, lane, *at);
+        async move {
+            let sql = "SELECT pg_notify('tidegate', $1)";
+            connection.query(sql, &[&message]).await
+        }
+    });
+    connection.each(told, |told| told).await?;
+    Ok(())
+}
+
+/// Between 80 and 120 percent of a time, so that nodes do not do the same thing at once.
+fn about(time: Duration) -> Duration {
+    let random = super::database::random() % 1024;
+    time.mul_f64(0.8 + 0.4 * random as f64 / 1024.0)
+}

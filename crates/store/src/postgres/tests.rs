@@ -1,0 +1,502 @@
+//! What is special about Postgres: several processes at once, a server that cannot be used, and one
+//! that fails.
+
+use std::sync::mpsc;
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::Duration;
+
+use policy::operation::OperationState;
+use tempfile::TempDir;
+
+use crate::conformance::operations::{at, lane, lease, operation, settlement};
+use crate::conformance::{open_shared, wall};
+use crate::operations::{
+    ClaimResult, Inserted, Lane, NewOperation, OperationFilter, OperationQueue, wait,
+};
+use crate::private_postgres::PrivatePostgres;
+use crate::{Keys, OpenError, Store, StoreError};
+
+/// A node: a store with a folder of its own.
+struct Node {
+    _folder: TempDir,
+    store: Store,
+}
+
+impl Node {
+    fn on(server: &PrivatePostgres) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open_shared(&folder, server);
+        Self {
+            _folder: folder,
+            store,
+        }
+    }
+
+    fn queue(&self) -> Arc<dyn OperationQueue> {
+        self.store.operations()
+    }
+
+    fn insert(&self, id: &str) {
+        let inserted = wait(self.queue().insert(operation(id))).unwrap();
+        assert!(matches!(inserted, Inserted::New(_)), "{inserted:?}");
+    }
+
+    fn claim(&self, now: i64, limit: usize) -> Vec<crate::operations::Claimed> {
+        let claims = self
+            .queue()
+            .claim(&lane("api.example.com"), lease(now), limit);
+        wait(claims).unwrap().claimed
+    }
+
+    fn state_of(&self, id: &str) -> OperationState {
+        wait(self.queue().get(id)).unwrap().unwrap().state
+    }
+}
+
+mod several_nodes {
+    use super::*;
+
+    #[test]
+    fn start_at_once_on_an_empty_database() {
+        let server = PrivatePostgres::start();
+        let barrier = Barrier::new(6);
+        thread::scope(|scope| {
+            for number in 0..6 {
+                let (server, barrier) = (&server, &barrier);
+                scope.spawn(move || {
+                    barrier.wait();
+                    Node::on(server).insert(&format!("of-{number}"));
+                });
+            }
+        });
+        let counts = Node::on(&server).queue().counts();
+        assert_eq!(counts.available, 6);
+    }
+
+    #[test]
+    fn claim_every_operation_once() {
+        let server = PrivatePostgres::start();
+        let nodes: Vec<Node> = (0..4).map(|_| Node::on(&server)).collect();
+        let inserts: Vec<_> = (0..200)
+            .map(|number| nodes[0].queue().insert(operation(&format!("{number:03}"))))
+            .collect();
+        for insert in inserts {
+            wait(insert).unwrap();
+        }
+        let claimed: Vec<Vec<u64>> = thread::scope(|scope| {
+            let claiming: Vec<_> = nodes
+                .iter()
+                .map(|node| {
+                    scope.spawn(|| {
+                        let mut claimed = Vec::new();
+                        loop {
+                            let queue = node.queue();
+                            let claims = queue.claim(&lane("api.example.com"), lease(1), 3);
+                            let claims = wait(claims).unwrap();
+                            claimed.extend(claims.claimed.iter().map(|claim| claim.claim.number));
+                            if claims.claimed.is_empty() && claims.next_at.is_none() {
+                                return claimed;
+                            }
+                        }
+                    })
+                })
+                .collect();
+            claiming
+                .into_iter()
+                .map(|node| node.join().unwrap())
+                .collect()
+        });
+        let mut all: Vec<u64> = claimed.concat();
+        all.sort_unstable();
+        assert_eq!(all, (1..=200).collect::<Vec<u64>>());
+    }
+
+    #[test]
+    fn a_late_node_cannot_finish_what_another_has_claimed() {
+        let server = PrivatePostgres::start();
+        let (late, other) = (Node::on(&server), Node::on(&server));
+        late.insert("a");
+        let first = late.claim(0, 1).remove(0).claim;
+        assert_eq!(
+            wait(other.queue().sweep(at(30), 10))
+                .unwrap()
+                .reclaimed
+                .len(),
+            1
+        );
+        let second = other.claim(31, 1).remove(0).claim;
+        assert!(second.fence > first.fence);
+        let completed = || settlement(32, ClaimResult::Completed(None));
+        assert_eq!(wait(late.queue().settle(first, completed())).unwrap(), None);
+        assert_eq!(other.state_of("a"), OperationState::Running);
+        wait(late.queue().heartbeat(vec![first], lease(1000))).unwrap();
+        assert!(
+            wait(other.queue().settle(second, completed()))
+                .unwrap()
+                .is_some()
+        );
+        assert_eq!(late.state_of("a"), OperationState::Completed);
+    }
+
+    #[test]
+    fn a_node_that_starts_leaves_the_claims_of_others() {
+        let server = PrivatePostgres::start();
+        let node = Node::on(&server);
+        node.insert("a");
+        let claimed = node.claim(0, 1).remove(0);
+        let other = Node::on(&server);
+        assert_eq!(wait(other.queue().recover(at(1))).unwrap(), []);
+        let settled = settlement(2, ClaimResult::Completed(None));
+        assert!(
+            wait(node.queue().settle(claimed.claim, settled))
+                .unwrap()
+                .is_some()
+        );
+    }
+
+    #[test]
+    fn one_of_two_inserts_with_one_key_is_stored() {
+        let server = PrivatePostgres::start();
+        let nodes = [Node::on(&server), Node::on(&server)];
+        for round in 0..20 {
+            let key = format!("key-{round}");
+            let inserted: Vec<Inserted> = thread::scope(|scope| {
+                let inserting: Vec<_> = nodes
+                    .iter()
+                    .enumerate()
+                    .map(|(number, node)| {
+                        let new = NewOperation {
+                            idempotency_key: key.clone(),
+                            ..operation(&format!("{round}-{number}"))
+                        };
+                        scope.spawn(move || wait(node.queue().insert(new)).unwrap())
+                    })
+                    .collect();
+                inserting
+                    .into_iter()
+                    .map(|insert| insert.join().unwrap())
+                    .collect()
+            });
+            let new = inserted
+                .iter()
+                .filter(|result| matches!(result, Inserted::New(_)));
+            assert_eq!(new.count(), 1, "{inserted:?}");
+        }
+    }
+
+    #[test]
+    fn keep_the_order_of_an_order_key() {
+        let server = PrivatePostgres::start();
+        let nodes = [Node::on(&server), Node::on(&server), Node::on(&server)];
+        thread::scope(|scope| {
+            for (number, node) in nodes.iter().enumerate() {
+                scope.spawn(move || {
+                    for round in 0..10 {
+                        let new = NewOperation {
+                            order_key: Some("one".to_owned()),
+                            ..operation(&format!("{number}-{round}"))
+                        };
+                        wait(node.queue().insert(new)).unwrap();
+                    }
+                });
+            }
+        });
+        let mut last = 0;
+        for round in 0..30 {
+            let now = i64::from(round) + 1;
+            // One at a time, whichever node asks.
+            let node = &nodes[round as usize % 3];
+            let claimed = node.claim(now, 10);
+            assert_eq!(claimed.len(), 1, "round {round}");
+            let claim = claimed[0].claim;
+            assert!(claim.number > last);
+            last = claim.number;
+            assert!(nodes[(round as usize + 1) % 3].claim(now, 10).is_empty());
+            let done = settlement(now, ClaimResult::Completed(None));
+            wait(node.queue().settle(claim, done)).unwrap().unwrap();
+        }
+    }
+
+    #[test]
+    fn are_told_what_is_due() {
+        let server = PrivatePostgres::start();
+        let (node, other) = (Node::on(&server), Node::on(&server));
+        let (sender, told) = mpsc::channel::<(Lane, policy::time::WallTime)>();
+        other.queue().listen(Box::new(move |ready| {
+            // The first lanes are read without being named.
+            if let Some(ready) = ready {
+                sender.send(ready).unwrap();
+            }
+        }));
+        let (own_sender, own) = mpsc::channel();
+        node.queue().listen(Box::new(move |ready| {
+            if ready.is_some() {
+                own_sender.send(()).unwrap();
+            }
+        }));
+        // The connection that listens is made meanwhile, so it is told again until it is there.
+        for number in 0.. {
+            node.insert(&format!("{number}"));
+            if let Ok((ready, due)) = told.recv_timeout(Duration::from_millis(200)) {
+                assert_eq!((ready, due), (lane("api.example.com"), at(0)));
+                break;
+            }
+            assert!(number < 100, "nothing was told");
+        }
+        assert!(own.try_recv().is_err(), "a node is not told its own news");
+    }
+
+    #[test]
+    fn count_what_others_have_done() {
+        let server = PrivatePostgres::start();
+        let (node, other) = (Node::on(&server), Node::on(&server));
+        for id in ["a", "b", "c"] {
+            node.insert(id);
+        }
+        let claimed = other.claim(0, 1).remove(0);
+        let done = settlement(1, ClaimResult::Completed(None));
+        wait(other.queue().settle(claimed.claim, done)).unwrap();
+        let third = Node::on(&server).queue().counts();
+        assert_eq!((third.available, third.running, third.completed), (2, 0, 1));
+    }
+}
+
+mod refused {
+    use super::*;
+
+    /// Why a store cannot be opened with this address.
+    fn open(url: &str) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let address = url.parse().unwrap();
+        let opened = Store::open_shared(folder.path(), Keys::none(), address, wall);
+        let error = opened.unwrap_err();
+        let mut text = error.to_string();
+        assert_eq!(text.matches("\nhint: ").count(), 1, "{text}");
+        if let Some(at) = text.find("127.0.0.1:") {
+            let end = text[at..].find('/').unwrap() + at;
+            text.replace_range(at..end, "HOST");
+        }
+        assert!(!text.contains(crate::private_postgres::PASSWORD), "{text}");
+        text
+    }
+
+    #[track_caller]
+    fn check(url: &str, expected: &str) {
+        assert_eq!(open(url), expected);
+    }
+
+    #[test]
+    fn a_wrong_password_user_or_database() {
+        let server = PrivatePostgres::start();
+        let url = server.url();
+        check(
+            &url.replace("pass-of-tests", "WRONG"),
+            "`postgres://tidegate@HOST/work` cannot be used: password authentication failed for user \
+             \"tidegate\" (28P01)\nhint: check the user and the password in `storage.operations`",
+        );
+        check(
+            &url.replace("/work", "/other"),
+            "`postgres://tidegate@HOST/other` cannot be used: database \"other\" does not exist (3D000)\n\
+             hint: create the database, or check its name in `storage.operations`",
+        );
+        server.query("CREATE USER poor PASSWORD 'pass-of-tests'");
+        check(
+            &url.replace("tidegate:", "poor:"),
+            "`postgres://poor@HOST/work` cannot be used: permission denied for database work (42501)\n\
+             hint: the user must be allowed to create the schema `tidegate`, or own it",
+        );
+    }
+
+    #[test]
+    fn a_port_where_nothing_listens() {
+        let mut server = PrivatePostgres::start();
+        server.crash();
+        check(
+            &server.url(),
+            "`postgres://tidegate@HOST/work` cannot be used: error connecting to server: Connection \
+             refused (os error 111)\nhint: check host and port in `storage.operations`, and whether the \
+             server is running",
+        );
+    }
+
+    #[test]
+    fn a_schema_of_a_later_version_or_of_another_program() {
+        let server = PrivatePostgres::start();
+        drop(Node::on(&server));
+        server.query("UPDATE tidegate.schema_version SET version = 99");
+        let error = open(&server.url());
+        assert!(
+            error.starts_with(
+                "the schema `tidegate` in `postgres://tidegate@HOST/work` has version 99, expected at most "
+            ),
+            "{error}"
+        );
+        assert_eq!(
+            server.query("SELECT version FROM tidegate.schema_version"),
+            "99"
+        );
+        server.query(
+            "DROP SCHEMA tidegate CASCADE; CREATE SCHEMA tidegate; CREATE TABLE tidegate.x ()",
+        );
+        check(
+            &server.url(),
+            "the schema `tidegate` in `postgres://tidegate@HOST/work` is of another program\n\
+             hint: give tidegate a database of its own: `storage.operations`",
+        );
+    }
+
+    #[test]
+    fn a_clock_that_is_an_hour_off() {
+        let server = PrivatePostgres::start();
+        for (off, words) in [(3600, "behind"), (-3600, "ahead of")] {
+            let folder = tempfile::tempdir().unwrap();
+            let now = || {
+                let millis = wall().as_unix_millis() + off * 1000;
+                policy::time::WallTime::from_unix_millis(millis)
+            };
+            let opened = Store::open_shared(folder.path(), Keys::none(), server.address(), now);
+            let error = opened.unwrap_err();
+            assert!(matches!(error, OpenError::Database { .. }));
+            let error = error.to_string();
+            let is_told = ["3599", "3600"].iter().any(|seconds| {
+                error.contains(&format!(
+                    "its clock is {seconds} s {words} the one of this machine"
+                ))
+            });
+            assert!(is_told, "{error}");
+        }
+    }
+
+    #[test]
+    fn a_server_without_tls_or_with_a_certificate_of_a_stranger() {
+        let plain = PrivatePostgres::start();
+        let error = open(&format!("{}?sslmode=verify-full", plain.url()));
+        assert!(error.contains("error performing TLS handshake"), "{error}");
+        assert!(error.contains("add `?sslmode=disable`"), "{error}");
+        let (server, roots) = with_tls();
+        let (other, _) = with_tls();
+        let url = |server: &PrivatePostgres| {
+            let roots = roots.path().join("ca.pem");
+            format!(
+                "{}?sslmode=verify-full&sslrootcert={}",
+                server.url(),
+                roots.display()
+            )
+        };
+        let error = open(&url(&other));
+        assert!(error.contains("invalid peer certificate"), "{error}");
+        let folder = tempfile::tempdir().unwrap();
+        let address = url(&server).parse().unwrap();
+        let store = Store::open_shared(folder.path(), Keys::none(), address, wall).unwrap();
+        wait(store.operations().insert(operation("a"))).unwrap();
+        let encrypted = "SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
+                         WHERE application_name = 'tidegate'";
+        assert_eq!(server.query(encrypted), "t");
+    }
+
+    /// A server with a certificate, and a folder with the authority that signed it.
+    fn with_tls() -> (PrivatePostgres, TempDir) {
+        let certified = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+        let roots = tempfile::tempdir().unwrap();
+        std::fs::write(roots.path().join("ca.pem"), certified.cert.pem()).unwrap();
+        let server = PrivatePostgres::start_with(&["ssl=on"], |folder| {
+            std::fs::write(folder.join("server.crt"), certified.cert.pem()).unwrap();
+            let key = folder.join("server.key");
+            std::fs::write(&key, certified.signing_key.serialize_pem()).unwrap();
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+            std::fs::set_permissions(&key, mode).unwrap();
+        });
+        (server, roots)
+    }
+}
+
+mod failing {
+    use super::*;
+
+    /// Makes a call until it succeeds.
+    fn until_it_works<T>(call: impl Fn() -> Result<T, StoreError>) -> T {
+        loop {
+            match call() {
+                Ok(value) => return value,
+                Err(error) => assert!(matches!(error, StoreError::Unreachable { .. }), "{error}"),
+            }
+        }
+    }
+
+    #[test]
+    fn says_so_while_the_server_is_away_and_goes_on_when_it_is_back() {
+        let mut server = PrivatePostgres::start();
+        let node = Node::on(&server);
+        node.insert("a");
+        let claim = node.claim(0, 1).remove(0).claim;
+        server.crash();
+        let settled = || {
+            let done = settlement(1, ClaimResult::Completed(None));
+            wait(node.queue().settle(claim, done))
+        };
+        let error = settled().unwrap_err();
+        assert!(matches!(error, StoreError::Unreachable { .. }), "{error}");
+        assert_eq!(node.store.state().degraded, Some(error));
+        assert_eq!(node.store.own_state().degraded, None);
+        assert!(wait(node.queue().get("a")).is_err());
+        server.resume_service();
+        let operation = until_it_works(settled);
+        assert_eq!(operation.unwrap().state, OperationState::Completed);
+        assert_eq!(node.store.state().degraded, None);
+        let listed =
+            until_it_works(|| wait(node.queue().page(OperationFilter::default(), None, 10)));
+        assert_eq!(listed.len(), 1);
+    }
+
+    #[test]
+    fn a_connection_that_was_ended_is_replaced_without_an_error() {
+        let server = PrivatePostgres::start();
+        let node = Node::on(&server);
+        node.insert("a");
+        let end = "SELECT count(pg_terminate_backend(pid)) > 0 FROM pg_stat_activity
+                   WHERE application_name = 'tidegate'";
+        assert_eq!(server.query(end), "t");
+        node.insert("b");
+        assert!(!node.store.is_degraded());
+    }
+
+    #[test]
+    fn a_claim_that_was_committed_but_not_answered_is_taken_back() {
+        let server = PrivatePostgres::start();
+        let node = Node::on(&server);
+        node.insert("a");
+        // As if the answer to the commit were lost: nobody knows the claim.
+        drop(node.claim(0, 1));
+        wait(node.queue().heartbeat(Vec::new(), lease(20))).unwrap();
+        let swept = wait(node.queue().sweep(at(30), 10)).unwrap();
+        assert_eq!(swept.reclaimed.len(), 1);
+    }
+
+    #[test]
+    fn a_call_that_is_refused_does_not_fail_the_others() {
+        let server = PrivatePostgres::start();
+        let node = Node::on(&server);
+        server.query("ALTER TABLE tidegate.operations ADD CONSTRAINT refused CHECK (id <> 'bad')");
+        let queue = node.queue();
+        let calls: Vec<_> = ["a", "bad", "b", "c"]
+            .map(|id| (id, queue.insert(operation(id))))
+            .into();
+        for (id, call) in calls {
+            assert_eq!(wait(call).is_ok(), id != "bad", "{id}");
+        }
+        assert_eq!(queue.counts().available, 3);
+        assert!(!node.store.is_degraded());
+    }
+
+    #[test]
+    fn a_frozen_server_is_noticed() {
+        let server = PrivatePostgres::start();
+        let node = Node::on(&server);
+        server.freeze();
+        let error = wait(node.queue().insert(operation("a"))).unwrap_err();
+        assert!(matches!(error, StoreError::Unreachable { .. }), "{error}");
+        server.thaw();
+        until_it_works(|| wait(node.queue().insert(operation("a"))));
+    }
+}
