@@ -2,6 +2,9 @@
 //!
 //! It reads every operation in every call. It is for tests, and what the file is compared with.
 
+#[cfg(test)]
+mod model;
+
 use std::collections::BTreeMap;
 use std::future::ready;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -25,7 +28,7 @@ pub(super) struct Operations {
 }
 
 /// What is stored, by number.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Content {
     last_number: u64,
     /// Rises with every restart.
@@ -82,15 +85,7 @@ impl OperationQueue for Memory {
     }
 
     fn heartbeat(&self, claims: Vec<ClaimId>, lease: Lease) -> QueueFuture<()> {
-        self.call(|content| {
-            for claim in claims {
-                let entry = content.entries.get_mut(&claim.number);
-                let held = entry.filter(|entry| entry.is_claimed_by(claim));
-                if let Some(held) = held.and_then(|entry| entry.lease.as_mut()) {
-                    held.until = held.until.max(lease.until);
-                }
-            }
-        })
+        self.call(|content| content.heartbeat(&claims, lease))
     }
 
     fn decide(&self, decision: Decision) -> QueueFuture<Result<StoredOperation, DecisionError>> {
@@ -294,6 +289,16 @@ impl Content {
             | ClaimResult::Released => {}
         }
         Some(operation)
+    }
+
+    fn heartbeat(&mut self, claims: &[ClaimId], lease: Lease) {
+        for claim in claims {
+            let entry = self.entries.get_mut(&claim.number);
+            let held = entry.filter(|entry| entry.is_claimed_by(*claim));
+            if let Some(held) = held.and_then(|entry| entry.lease.as_mut()) {
+                held.until = held.until.max(lease.until);
+            }
+        }
     }
 
     fn decide(&mut self, decision: Decision) -> Result<StoredOperation, DecisionError> {
