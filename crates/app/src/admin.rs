@@ -21,6 +21,7 @@ mod health;
 mod jobs;
 mod key_path;
 mod listen;
+pub mod moving;
 mod operations;
 mod pools;
 mod problem;

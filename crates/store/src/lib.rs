@@ -170,7 +170,7 @@ impl Store {
         folder: &Path,
         keys: Keys,
         address: DatabaseAddress,
-        now: impl Fn() -> WallTime,
+        now: impl Fn() -> WallTime + Send,
     ) -> Result<Self, OpenError> {
         Self::open_shared_faulty(folder, keys, address, now, faulty::Faults::none())
     }
@@ -180,7 +180,7 @@ impl Store {
         folder: &Path,
         keys: Keys,
         address: DatabaseAddress,
-        now: impl Fn() -> WallTime,
+        now: impl Fn() -> WallTime + Send,
         faults: faulty::Faults,
     ) -> Result<Self, OpenError> {
         let mut store = Self::open_encrypted(folder, keys.clone())?;

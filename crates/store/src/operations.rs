@@ -31,6 +31,7 @@ use policy::time::WallTime;
 use thiserror::Error;
 
 use crate::error::StoreError;
+use entry::Entry;
 
 /// The result of a call, when it is durable. The call itself is made at once, not at the first poll,
 /// and is completed even if the future is dropped.
@@ -124,6 +125,17 @@ pub trait OperationQueue: fmt::Debug + Send + Sync {
         limit: usize,
     ) -> QueueFuture<Vec<StoredOperation>>;
 
+    /// Operations with all that is stored about them and numbers above `after`, oldest first.
+    fn export(&self, after: u64, limit: usize) -> QueueFuture<Vec<ExportedOperation>>;
+
+    /// Stores operations of another queue, all or none, and returns how many. One whose id, or whose
+    /// client and key, are stored already is left out. What was running waits again: nobody sends it
+    /// any more.
+    fn import(&self, operations: Vec<ExportedOperation>, now: WallTime) -> QueueFuture<usize>;
+
+    /// Deletes operations with all that is stored about them, in whatever state they are.
+    fn forget(&self, numbers: Vec<u64>) -> QueueFuture<()>;
+
     /// How many operations there are in each state. Does not wait for the disk. Those that other
     /// processes have changed are counted a second later.
     fn counts(&self) -> OperationCounts;
@@ -137,6 +149,49 @@ pub trait OperationQueue: fmt::Debug + Send + Sync {
 
 /// Called with the lane of an operation that is due, and when; `None`: all lanes have to be read.
 pub type ReadyListener = Box<dyn Fn(Option<(Lane, WallTime)>) + Send + Sync>;
+
+/// Moves all operations to another queue, `batch` at a time, and returns how many. No worker may use
+/// either queue meanwhile. If it fails half-way, it can be made again: what was stored there and not
+/// yet deleted here is not stored twice.
+///
+/// # Errors
+///
+/// If either queue fails, or something cannot be read.
+pub async fn move_all(
+    from: &dyn OperationQueue,
+    to: &dyn OperationQueue,
+    now: WallTime,
+    batch: usize,
+) -> Result<usize, StoreError> {
+    let mut moved = 0;
+    loop {
+        let exported = from.export(0, batch).await?;
+        if exported.is_empty() {
+            return Ok(moved);
+        }
+        let numbers: Vec<u64> = exported.iter().map(ExportedOperation::number).collect();
+        moved += numbers.len();
+        to.import(exported, now).await?;
+        from.forget(numbers).await?;
+    }
+}
+
+/// An operation with all that is stored about it, on its way to another queue. `Debug` shows no request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportedOperation {
+    pub(crate) entry: Entry,
+    pub(crate) request: StoredRequest,
+    pub(crate) conflict: Option<StoredConflict>,
+    pub(crate) response: Option<StoredResponse>,
+    pub(crate) attempts: Vec<AttemptRecord>,
+}
+
+impl ExportedOperation {
+    /// Its number in the queue that it comes from.
+    pub const fn number(&self) -> u64 {
+        self.entry.operation.number
+    }
+}
 
 /// At most this many attempts are stored per operation; older ones are dropped.
 pub const MAX_ATTEMPT_RECORDS: usize = 100;

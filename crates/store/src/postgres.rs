@@ -28,6 +28,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use policy::time::WallTime;
@@ -58,7 +59,7 @@ impl Postgres {
         keys: Keys,
         faults: Faults,
         node: u64,
-        now: impl Fn() -> WallTime,
+        now: impl Fn() -> WallTime + Send,
     ) -> Result<Self, OpenError> {
         let io = |source| OpenError::Io {
             path: address.to_string().into(),
@@ -66,14 +67,13 @@ impl Postgres {
         };
         let identity = Identity::new(node);
         let news = Arc::new(News::default());
-        let database = PostgresDatabase::open(
-            address.clone(),
-            keys.clone(),
-            faults.clone(),
-            identity,
-            Arc::clone(&news),
-            now,
-        )?;
+        let open = || {
+            let (address, keys, faults) = (address.clone(), keys.clone(), faults.clone());
+            PostgresDatabase::open(address, keys, faults, identity, Arc::clone(&news), now)
+        };
+        // On a thread of its own, because the caller may be a task of another runtime.
+        let opened = thread::scope(|scope| scope.spawn(open).join());
+        let database = opened.map_err(|_| io(io::Error::other("a thread has panicked")))??;
         let counts = Arc::clone(database.counts());
         let reader =
             Reader::start(&address, keys, faults, identity, Arc::clone(&news)).map_err(io)?;

@@ -70,6 +70,16 @@ pub enum FolderError {
     Read(#[from] StoreError),
 }
 
+impl FolderError {
+    /// Why the store in `folder` cannot be opened.
+    pub(super) fn of(error: OpenError, folder: String) -> Self {
+        match error {
+            OpenError::InUse { .. } => Self::InUse(folder),
+            error => Self::Open(error),
+        }
+    }
+}
+
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
@@ -156,10 +166,8 @@ impl Client {
     /// If the folder is in use, or cannot be read.
     pub async fn in_folder(settings: Settings) -> Result<Self, FolderError> {
         let authority = settings.server.data.display().to_string();
-        let store = open_store(&settings).map_err(|error| match error {
-            OpenError::InUse { .. } => FolderError::InUse(authority.clone()),
-            error => FolderError::Open(error),
-        })?;
+        let store = open_store(&settings);
+        let store = store.map_err(|error| FolderError::of(error, authority.clone()))?;
         let settings = Arc::new(settings);
         let core = Core::new(&settings, Log::silent(), Clock::system(), 1);
         let (state, _) = State::restore(core, settings, store)?;

@@ -106,7 +106,7 @@ impl State {
         (self.shares_operations() && left > 0).then(|| {
             format!(
                 "{left} operations in the folder `{}` are not delivered, because `storage.operations` \
-                 names another place; deliver them with a server without it",
+                 names another place; move them there with `tidegate ops migrate --to postgres`",
                 folder.display()
             )
         })

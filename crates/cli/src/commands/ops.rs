@@ -3,6 +3,7 @@
 mod add;
 mod decide;
 mod list;
+mod migrate;
 mod show;
 
 use std::io::{ErrorKind, Read};
@@ -23,7 +24,7 @@ use crate::args;
 use crate::exit::Exit;
 use crate::output::Output;
 
-/// Show, add, retry, cancel, resolve and export operations
+/// Show, add, retry, cancel, resolve, export and move operations
 ///
 /// They are asked of the running server. If none runs at `server.admin`, or with
 /// --data, the data folder is used directly; what is due is sent by the next server.
@@ -70,6 +71,9 @@ enum OpsCommand {
     /// Print every operation as a line of JSON, newest first
     #[command(after_help = EXAMPLES)]
     Export(FilterArgs),
+    /// Move all operations between the data folder and the database, while no server runs
+    #[command(after_help = EXAMPLES)]
+    Migrate(migrate::MigrateArgs),
 }
 
 /// Which operations.
@@ -124,7 +128,8 @@ Examples:
   tidegate ops retry --state failed --reason exhausted --dry-run
   tidegate ops cancel op_01jcrz4m3v8k2n6t0q5w9x7y1b
   tidegate ops resolve op_01jcrz4m3v8k2n6t0q5w9x7y1b replace -d @merged.json
-  tidegate ops export --data tidegate-data > operations.jsonl";
+  tidegate ops export --data tidegate-data > operations.jsonl
+  tidegate ops migrate --to postgres";
 
 pub(super) fn run(args: &OpsArgs, output: &Output) -> Result<(), Failure> {
     server::block_on(async {
@@ -163,6 +168,14 @@ pub(super) fn run(args: &OpsArgs, output: &Output) -> Result<(), Failure> {
             }
             OpsCommand::Export(filter) => {
                 list::export(filter, &source(args, output).await?, output).await
+            }
+            OpsCommand::Migrate(migrate) => {
+                let data = match &args.data {
+                    Some(data) => data.clone(),
+                    None => server::data_folder(&args.server, output)?,
+                };
+                let settings = folder_settings(args, &data, output)?;
+                migrate::run(migrate, &settings, output).await
             }
         }
     })

@@ -31,7 +31,7 @@ fn help() {
       gates        Show the gates of a running server, or override what they decided
       pools        Show, switch, add, remove and test the endpoints of a running
                    server
-      ops          Show, add, retry, cancel, resolve and export operations
+      ops          Show, add, retry, cancel, resolve, export and move operations
       jobs         Start, follow and cancel fetches and crawls of a running server
       explain      Show every decision about one request of a running server
       check        Check the settings, and show the worst case of each route

@@ -249,16 +249,80 @@ fn a_database_that_cannot_be_used_is_an_error_at_the_start() {
 }
 
 #[test]
-fn warns_about_operations_that_are_left_in_the_folder() {
+fn operations_move_to_the_database_and_back() {
     let database = PrivatePostgres::start();
-    // Nothing listens there: it stays in the queue.
+    let received = Received::default();
+    // Nothing listens there: they stay in the queue.
     let home = Home::new(&settings("http://127.0.0.1:1"));
     let server = home.start();
-    assert_eq!(post(&server.listen, "a"), Some(202));
+    let accepted = ["a", "b", "c"].map(str::to_owned);
+    for key in &accepted {
+        assert_eq!(post(&server.listen, key), Some(202));
+    }
     assert!(server.stop().success());
     home.write(&shared(&home, &database, "http://127.0.0.1:1"));
     let server = home.start();
-    assert!(server.stop().success());
     let stderr = home.stderr();
-    assert!(stderr.contains("1 operations in the folder"), "{stderr}");
+    assert!(stderr.contains("3 operations in the folder"), "{stderr}");
+    let (code, said) = migrate(&home, "postgres");
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("hint: stop that server first"), "{said}");
+    assert!(server.stop().success());
+
+    assert_eq!(
+        migrate(&home, "postgres"),
+        (Some(0), "moved 3 operations to the database\n".to_owned())
+    );
+    assert_eq!(
+        migrate(&home, "postgres"),
+        (Some(0), "moved 0 operations to the database\n".to_owned())
+    );
+    assert_eq!(
+        database.query("SELECT count(*) FROM tidegate.operations"),
+        "3"
+    );
+    assert_eq!(
+        migrate(&home, "sqlite"),
+        (
+            Some(0),
+            format!(
+                "moved 3 operations to the folder `{}`\n",
+                home.data().display()
+            )
+        )
+    );
+    assert_eq!(
+        database.query("SELECT count(*) FROM tidegate.operations"),
+        "0"
+    );
+    migrate(&home, "postgres");
+
+    home.write(&shared(&home, &database, &upstream(Arc::clone(&received))));
+    let server = home.start();
+    assert!(
+        !home.stderr().contains("in the folder"),
+        "{}",
+        home.stderr()
+    );
+    wait_until_done(&database);
+    assert_eq!(lost(&accepted, &received), Vec::<String>::new());
+    let (code, said) = migrate_elsewhere(&database);
+    assert_eq!(code, Some(0), "{said}");
+    drop(server);
+}
+
+/// Moves operations; the exit code, and what was printed.
+fn migrate(home: &Home, to: &str) -> (Option<i32>, String) {
+    let output = home
+        .tidegate(&["ops", "migrate", "--to", to])
+        .output()
+        .unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(text).unwrap())
+}
+
+/// Moves from a folder without operations, while another server uses the database but sends nothing.
+fn migrate_elsewhere(database: &PrivatePostgres) -> (Option<i32>, String) {
+    let home = home(database, "http://127.0.0.1:1");
+    migrate(&home, "postgres")
 }

@@ -35,6 +35,19 @@ impl Home {
         self.folder.path().join("data")
     }
 
+    /// A command that uses the settings and the data of this place.
+    pub(crate) fn tidegate(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+        command
+            .args(words)
+            .arg("--config")
+            .arg(self.folder.path().join("tidegate.toml"))
+            .arg("--data")
+            .arg(self.data())
+            .env("NO_COLOR", "1");
+        command
+    }
+
     /// The command that serves from here, on any ports.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));

@@ -4,6 +4,7 @@ mod claims;
 mod decisions;
 mod inserts;
 mod lists;
+mod moves;
 mod order;
 mod times;
 

@@ -37,7 +37,7 @@ proptest! {
 #[test]
 fn any_sequence_of_calls_is_what_it_means_in_postgres() {
     let server = Rc::new(PrivatePostgres::start());
-    let mut runner = TestRunner::new(ProptestConfig::with_cases(40));
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(20));
     let checked = runner.run(&vec(step(), 1..60), |steps| {
         check(Subject::postgres_on(Rc::clone(&server)), steps)
     });

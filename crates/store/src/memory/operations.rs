@@ -16,10 +16,10 @@ use super::Memory;
 use crate::error::StoreError;
 use crate::operations::entry::{Entry, front};
 use crate::operations::{
-    AttemptRecord, ClaimId, ClaimResult, Claimed, Claims, Decision, DecisionError, Inserted, Lane,
-    Lease, MAX_ATTEMPT_RECORDS, NewOperation, OperationCounts, OperationFilter, OperationQueue,
-    QueueFuture, RuleDecision, Settlement, StoredConflict, StoredOperation, StoredRequest,
-    StoredResponse, Swept,
+    AttemptRecord, ClaimId, ClaimResult, Claimed, Claims, Decision, DecisionError,
+    ExportedOperation, Inserted, Lane, Lease, MAX_ATTEMPT_RECORDS, NewOperation, OperationCounts,
+    OperationFilter, OperationQueue, QueueFuture, RuleDecision, Settlement, StoredConflict,
+    StoredOperation, StoredRequest, StoredResponse, Swept,
 };
 
 #[derive(Debug, Default)]
@@ -184,6 +184,37 @@ impl OperationQueue for Memory {
         })
     }
 
+    fn export(&self, after: u64, limit: usize) -> QueueFuture<Vec<ExportedOperation>> {
+        self.call(|content| {
+            let later = content.entries.range(after.saturating_add(1)..);
+            let exported = later.take(limit).map(|(number, entry)| ExportedOperation {
+                entry: entry.clone(),
+                request: content.requests[number].clone(),
+                conflict: content.conflicts.get(number).cloned(),
+                response: content.responses.get(number).cloned(),
+                attempts: content.attempts.get(number).cloned().unwrap_or_default(),
+            });
+            exported.collect()
+        })
+    }
+
+    fn import(&self, operations: Vec<ExportedOperation>, now: WallTime) -> QueueFuture<usize> {
+        self.call(|content| {
+            let imported = operations
+                .into_iter()
+                .filter_map(|operation| content.import(operation, now));
+            imported.count()
+        })
+    }
+
+    fn forget(&self, numbers: Vec<u64>) -> QueueFuture<()> {
+        self.call(|content| {
+            for number in numbers {
+                content.delete(number);
+            }
+        })
+    }
+
     fn counts(&self) -> OperationCounts {
         let content = self.operations.lock();
         let mut counts = OperationCounts::default();
@@ -219,6 +250,31 @@ impl Content {
         self.entries.insert(number, entry);
         self.requests.insert(number, operation.request);
         Ok(inserted)
+    }
+
+    fn import(&mut self, operation: ExportedOperation, now: WallTime) -> Option<()> {
+        let mut entry = operation.entry;
+        let is_known = self.entries.values().any(|known| {
+            let key = |entry: &Entry| (entry.operation.client.clone(), entry.accepted_key.clone());
+            known.operation.id == entry.operation.id || key(known) == key(&entry)
+        });
+        if is_known {
+            return None;
+        }
+        let order_key = entry.operation.order_key.clone();
+        let is_blocked = order_key.is_some_and(|key| self.unfinished(&key).next().is_some());
+        entry.import(is_blocked, now).ok()?;
+        self.last_number += 1;
+        let number = self.last_number;
+        entry.operation.number = number;
+        self.entries.insert(number, entry);
+        self.requests.insert(number, operation.request);
+        self.conflicts
+            .extend(operation.conflict.map(|conflict| (number, conflict)));
+        self.responses
+            .extend(operation.response.map(|response| (number, response)));
+        self.attempts.insert(number, operation.attempts);
+        Some(())
     }
 
     fn claim(&mut self, lane: &Lane, lease: Lease, limit: usize) -> Claims {

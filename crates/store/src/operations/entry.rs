@@ -93,6 +93,19 @@ impl Entry {
         }
     }
 
+    /// As it is stored in another queue, where it may have to wait for others with its order key.
+    pub(crate) fn import(
+        &mut self,
+        is_blocked: bool,
+        now: WallTime,
+    ) -> Result<(), IllegalTransition> {
+        if self.is_running() {
+            self.apply(OperationEvent::Release, now)?;
+        }
+        self.operation.is_blocked = is_blocked && self.is_unfinished();
+        Ok(())
+    }
+
     /// Is it waiting for a worker, blocked or not?
     pub(crate) fn is_waiting(&self) -> bool {
         is_waiting(self.operation.state)

@@ -1,6 +1,6 @@
 //! How much memory a call holds until it is written.
 
-use super::{ClaimResult, Headers, RuleDecision, StoredRequest};
+use super::{ClaimResult, ExportedOperation, Headers, RuleDecision, StoredRequest};
 
 /// The bytes of a request.
 pub(crate) fn request_bytes(request: &StoredRequest) -> usize {
@@ -23,6 +23,15 @@ pub(crate) fn result_bytes(result: &ClaimResult) -> usize {
         | ClaimResult::Failed(_)
         | ClaimResult::Released => 0,
     }
+}
+
+/// The bytes of an operation on its way to another queue.
+pub(crate) fn exported_bytes(operation: &ExportedOperation) -> usize {
+    let response = operation.response.as_ref();
+    let conflict = operation.conflict.as_ref();
+    request_bytes(&operation.request)
+        + response.map_or(0, |response| response.body.len())
+        + conflict.map_or(0, |conflict| conflict.theirs.as_ref().map_or(0, Vec::len))
 }
 
 fn header_bytes(headers: &Headers) -> usize {

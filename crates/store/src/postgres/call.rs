@@ -7,8 +7,8 @@ use policy::time::WallTime;
 use crate::call::Reply;
 use crate::error::StoreError;
 use crate::operations::{
-    ClaimId, Claims, Decision, DecisionError, Inserted, Lane, Lease, NewOperation, Settlement,
-    StoredOperation, Swept,
+    ClaimId, Claims, Decision, DecisionError, ExportedOperation, Inserted, Lane, Lease,
+    NewOperation, Settlement, StoredOperation, Swept,
 };
 
 /// A call that waits.
@@ -21,6 +21,8 @@ pub(super) enum Call {
     Sweep(Pending<(WallTime, usize), Swept>),
     Recover(Pending<WallTime, Vec<StoredOperation>>),
     Report(Pending<(u64, Option<NewOperation>), ()>),
+    Import(Pending<(Vec<ExportedOperation>, WallTime), usize>),
+    Forget(Pending<Vec<u64>, ()>),
 }
 
 /// What is claimed.
@@ -43,6 +45,8 @@ impl Call {
             Self::Sweep(call) => call.has_failed(),
             Self::Recover(call) => call.has_failed(),
             Self::Report(call) => call.has_failed(),
+            Self::Import(call) => call.has_failed(),
+            Self::Forget(call) => call.has_failed(),
         }
     }
 
@@ -57,6 +61,8 @@ impl Call {
             Self::Sweep(call) => call.finish(committed),
             Self::Recover(call) => call.finish(committed),
             Self::Report(call) => call.finish(committed),
+            Self::Import(call) => call.finish(committed),
+            Self::Forget(call) => call.finish(committed),
         }
     }
 }

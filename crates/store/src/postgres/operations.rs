@@ -13,11 +13,12 @@ use super::connection::Connection;
 use super::database::{Deltas, Work, fields};
 use super::problem::PostgresError;
 use crate::call::reply;
-use crate::operations::size::{request_bytes, result_bytes};
+use crate::operations::size::{exported_bytes, request_bytes, result_bytes};
 use crate::operations::{
-    AttemptRecord, ClaimId, Claims, Decision, DecisionError, Inserted, Lane, Lease, NewOperation,
-    OperationCounts, OperationFilter, OperationQueue, QueueFuture, ReadyListener, Settlement,
-    StoredConflict, StoredOperation, StoredRequest, StoredResponse, Swept,
+    AttemptRecord, ClaimId, Claims, Decision, DecisionError, ExportedOperation, Inserted, Lane,
+    Lease, NewOperation, OperationCounts, OperationFilter, OperationQueue, QueueFuture,
+    ReadyListener, Settlement, StoredConflict, StoredOperation, StoredRequest, StoredResponse,
+    Swept,
 };
 use crate::queue::Share;
 
@@ -115,6 +116,21 @@ impl OperationQueue for Postgres {
             .read(async move |connection, _| pages::page(&connection, &filter, before, limit).await)
     }
 
+    fn export(&self, after: u64, limit: usize) -> QueueFuture<Vec<ExportedOperation>> {
+        self.reader.read(async move |connection, keys| {
+            pages::export(&connection, &keys, after, limit).await
+        })
+    }
+
+    fn import(&self, operations: Vec<ExportedOperation>, now: WallTime) -> QueueFuture<usize> {
+        let bytes = operations.iter().map(exported_bytes).sum();
+        self.call(bytes, Share::Whole, Call::Import, (operations, now))
+    }
+
+    fn forget(&self, numbers: Vec<u64>) -> QueueFuture<()> {
+        self.call(0, Share::Whole, Call::Forget, numbers)
+    }
+
     fn counts(&self) -> OperationCounts {
         self.counts.operations()
     }
@@ -160,6 +176,8 @@ pub(super) async fn make(work: &mut Work<'_>, calls: &mut [Call]) -> Result<(), 
             Call::Sweep(call) => calls::sweep(work, call).await?,
             Call::Recover(call) => calls::recover(work, call).await?,
             Call::Report(call) => calls::report(work, call).await?,
+            Call::Import(call) => calls::import(work, call).await?,
+            Call::Forget(call) => calls::forget(work, call).await?,
         }
     }
     calls::insert(work, &mut inserts).await?;

@@ -248,6 +248,22 @@ mod several_nodes {
     }
 
     #[test]
+    fn are_opened_and_dropped_by_a_task_of_another_runtime() {
+        let server = PrivatePostgres::start();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let node = Node::on(&server);
+            node.queue().insert(operation("a")).await.unwrap();
+            let folder = tempfile::tempdir().unwrap();
+            let address = server.url().replace("/work", "/missing").parse().unwrap();
+            let opened = Store::open_shared(folder.path(), Keys::none(), address, wall);
+            assert!(opened.is_err());
+        });
+    }
+
+    #[test]
     fn count_what_others_have_done() {
         let server = PrivatePostgres::start();
         let (node, other) = (Node::on(&server), Node::on(&server));

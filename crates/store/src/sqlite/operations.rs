@@ -17,11 +17,11 @@ use rusqlite::Connection;
 
 use super::Sqlite;
 use super::problem::SqliteError;
-use crate::operations::size::{request_bytes, result_bytes};
+use crate::operations::size::{exported_bytes, request_bytes, result_bytes};
 use crate::operations::{
-    AttemptRecord, ClaimId, Claims, Decision, DecisionError, Inserted, Lane, Lease, NewOperation,
-    OperationCounts, OperationFilter, OperationQueue, QueueFuture, Settlement, StoredConflict,
-    StoredOperation, StoredRequest, StoredResponse, Swept,
+    AttemptRecord, ClaimId, Claims, Decision, DecisionError, ExportedOperation, Inserted, Lane,
+    Lease, NewOperation, OperationCounts, OperationFilter, OperationQueue, QueueFuture, Settlement,
+    StoredConflict, StoredOperation, StoredRequest, StoredResponse, Swept,
 };
 use crate::queue::Share;
 
@@ -130,6 +130,22 @@ impl OperationQueue for Sqlite {
     ) -> QueueFuture<Vec<StoredOperation>> {
         self.readers
             .read(move |connection, _| pages::page(connection, &filter, before, limit))
+    }
+
+    fn export(&self, after: u64, limit: usize) -> QueueFuture<Vec<ExportedOperation>> {
+        self.readers
+            .read(move |connection, keys| pages::export(connection, keys, after, limit))
+    }
+
+    fn import(&self, operations: Vec<ExportedOperation>, now: WallTime) -> QueueFuture<usize> {
+        let bytes = operations.iter().map(exported_bytes).sum();
+        self.call(bytes, Share::Whole, move |work| {
+            calls::import(work, operations, now)
+        })
+    }
+
+    fn forget(&self, numbers: Vec<u64>) -> QueueFuture<()> {
+        self.call(0, Share::Whole, move |work| calls::forget(work, &numbers))
     }
 
     fn counts(&self) -> OperationCounts {

@@ -16,8 +16,9 @@ use super::rows::{self, number, select, unsigned};
 use crate::error::StoreError;
 use crate::operations::entry::{Entry, front};
 use crate::operations::{
-    AttemptRecord, ClaimId, ClaimResult, Claimed, Claims, Decision, DecisionError, Inserted, Lane,
-    Lease, NewOperation, RuleDecision, Settlement, StoredOperation, Swept,
+    AttemptRecord, ClaimId, ClaimResult, Claimed, Claims, Decision, DecisionError,
+    ExportedOperation, Inserted, Lane, Lease, NewOperation, RuleDecision, Settlement,
+    StoredOperation, Swept,
 };
 use crate::postgres::call::{ClaimArguments, Pending};
 use crate::postgres::database::Work;
@@ -65,7 +66,12 @@ async fn insert_all(
             async move {
                 let order_key = new.order_key.as_deref();
                 let is_blocked = order_key.is_some_and(|key| known.unfinished.contains(key));
-                let entry = rows::insert(work_now, new, is_blocked).await?;
+                let mut entry = Entry::new(0, new, is_blocked);
+                let number = rows::insert(work_now, &entry).await?;
+                let entry = number.map(|number| {
+                    entry.operation.number = number;
+                    entry
+                });
                 Ok::<_, PostgresError>((place, entry))
             }
         });
@@ -92,6 +98,75 @@ async fn insert_all(
         }
     }
     Ok(results.into_iter().flatten().collect())
+}
+
+pub(super) async fn import(
+    work: &mut Work<'_>,
+    call: &mut Pending<(Vec<ExportedOperation>, WallTime), usize>,
+) -> Result<(), PostgresError> {
+    let (operations, now) = &call.arguments;
+    let mut imported = 0;
+    for operation in operations {
+        imported += usize::from(import_one(work, operation, *now).await?);
+    }
+    call.set(Ok(imported));
+    Ok(())
+}
+
+/// Whether it was not there before.
+async fn import_one(
+    work: &mut Work<'_>,
+    operation: &ExportedOperation,
+    now: WallTime,
+) -> Result<bool, PostgresError> {
+    let mut entry = operation.entry.clone();
+    let is_blocked = match &entry.operation.order_key {
+        Some(key) => {
+            let keys = [Text(key)];
+            let keys = &keys[..];
+            work.connection.query(LOCK_ORDER_KEYS, &[&keys]).await?;
+            let unfinished = work.connection.query(UNFINISHED_KEYS, &[&keys]).await?;
+            !unfinished.is_empty()
+        }
+        None => false,
+    };
+    transition(entry.import(is_blocked, now))?;
+    let Some(number) = rows::insert(work, &entry).await? else {
+        return Ok(false);
+    };
+    entry.operation.number = number;
+    rows::update(work, &entry).await?;
+    payloads::write_request(work, number, &operation.request).await?;
+    if let Some(conflict) = &operation.conflict {
+        payloads::write_conflict(work, number, conflict).await?;
+    }
+    if let Some(response) = &operation.response {
+        payloads::write_response(work, number, response).await?;
+    }
+    let attempts: Vec<_> = operation
+        .attempts
+        .iter()
+        .map(|record| (number, record))
+        .collect();
+    payloads::add_attempts(work, &attempts).await?;
+    work.deltas.change(entry.operation.state, 1);
+    if entry.is_waiting() && !entry.operation.is_blocked {
+        expect(work, entry.operation.lane(), entry.due_at);
+    }
+    Ok(true)
+}
+
+pub(super) async fn forget(
+    work: &mut Work<'_>,
+    call: &mut Pending<Vec<u64>, ()>,
+) -> Result<(), PostgresError> {
+    let numbers: Vec<i64> = call.arguments.iter().copied().map(number).collect();
+    for entry in rows::lock(work, &numbers).await? {
+        work.deltas.change(entry.operation.state, -1);
+    }
+    payloads::delete(work, &numbers).await?;
+    call.set(Ok(()));
+    Ok(())
 }
 
 /// The operations of which no two have the same id, key or order key.

@@ -7,11 +7,13 @@ use policy::time::WallTime;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
+use super::payloads;
 use super::rows::{self, number, select};
-use crate::operations::{Lane, OperationFilter, StoredOperation};
+use crate::operations::{ExportedOperation, Lane, OperationFilter, StoredOperation};
 use crate::postgres::connection::Connection;
 use crate::postgres::problem::PostgresError;
 use crate::postgres::text::{Text, escaped, text};
+use crate::seal::Keys;
 
 pub(super) async fn lanes(
     connection: &Connection,
@@ -70,6 +72,35 @@ pub(super) async fn by_id(
 }
 
 const BY_ID: &str = select!("FROM operations o WHERE o.id = $1");
+
+pub(super) async fn export(
+    connection: &Connection,
+    keys: &Keys,
+    after: u64,
+    limit: usize,
+) -> Result<Vec<ExportedOperation>, PostgresError> {
+    let found = connection
+        .query(EXPORT, &[&number(after), &limit_of(limit)])
+        .await?;
+    let entries = found
+        .iter()
+        .map(rows::entry)
+        .collect::<Result<Vec<_>, _>>()?;
+    let exported = connection.each(entries, |entry| async move {
+        let number = entry.operation.number;
+        let request = payloads::request(connection, keys, number).await?;
+        Ok(ExportedOperation {
+            request: request.unwrap_or_default(),
+            conflict: payloads::conflict(connection, keys, number).await?,
+            response: payloads::response(connection, keys, number).await?,
+            attempts: payloads::attempts(connection, number).await?,
+            entry,
+        })
+    });
+    exported.await
+}
+
+const EXPORT: &str = select!("FROM operations o WHERE o.number > $1 ORDER BY o.number LIMIT $2");
 
 pub(super) async fn page(
     connection: &Connection,

@@ -7,7 +7,7 @@ use tokio_postgres::Row;
 
 use crate::operations::columns::{self, length, millis};
 use crate::operations::entry::{Entry, HeldLease};
-use crate::operations::{Counters, NewOperation, StoredOperation};
+use crate::operations::{Counters, StoredOperation};
 use crate::postgres::database::Work;
 use crate::postgres::problem::PostgresError;
 use crate::postgres::text::{Text, optional_text, text};
@@ -40,14 +40,9 @@ pub(super) async fn lock(work: &Work<'_>, numbers: &[i64]) -> Result<Vec<Entry>,
 const LOCK: &str =
     select!("FROM operations o WHERE o.number = ANY($1) ORDER BY o.number FOR UPDATE");
 
-/// Stores a new operation, and returns it with its number; `None` if another process stored one with
-/// its id or key at the same moment.
-pub(super) async fn insert(
-    work: &Work<'_>,
-    new: &NewOperation,
-    is_blocked: bool,
-) -> Result<Option<Entry>, PostgresError> {
-    let mut entry = Entry::new(0, new, is_blocked);
+/// Stores a new entry, and returns its number; `None` if another process stored one with its id or key
+/// at the same moment. What an operation has from its first claim on is not stored.
+pub(super) async fn insert(work: &Work<'_>, entry: &Entry) -> Result<Option<u64>, PostgresError> {
     let operation = &entry.operation;
     let rows = work
         .connection
@@ -56,7 +51,7 @@ pub(super) async fn insert(
             &[
                 &Text(&operation.id),
                 &Text(&operation.client),
-                &Text(&operation.idempotency_key),
+                &Text(&entry.accepted_key),
                 &entry.fingerprint,
                 &Text(&operation.kind),
                 &Text(&operation.destination),
@@ -77,11 +72,7 @@ pub(super) async fn insert(
             ],
         )
         .await?;
-    let Some(row) = rows.first() else {
-        return Ok(None);
-    };
-    entry.operation.number = unsigned(row, 0)?;
-    Ok(Some(entry))
+    rows.first().map(|row| unsigned(row, 0)).transpose()
 }
 
 const INSERT: &str = "

@@ -11,8 +11,8 @@ use super::rows::{self, numbers, value};
 use crate::error::StoreError;
 use crate::operations::entry::{Entry, front};
 use crate::operations::{
-    ClaimId, ClaimResult, Claimed, Claims, Decision, DecisionError, Inserted, Lane, Lease,
-    NewOperation, RuleDecision, Settlement, StoredOperation, Swept,
+    ClaimId, ClaimResult, Claimed, Claims, Decision, DecisionError, ExportedOperation, Inserted,
+    Lane, Lease, NewOperation, RuleDecision, Settlement, StoredOperation, Swept,
 };
 use crate::sqlite::database::Work;
 use crate::sqlite::limit_of;
@@ -35,9 +35,72 @@ pub(super) fn insert(work: &mut Work<'_>, new: &NewOperation) -> Result<Inserted
         Some(key) => !unfinished(work, key)?.is_empty(),
         None => false,
     };
-    let entry = rows::insert(work, new, is_blocked)?;
+    let mut entry = Entry::new(0, new, is_blocked);
+    rows::insert(work, &mut entry)?;
     payloads::write_request(work, entry.operation.number, &new.request)?;
     Ok(Inserted::New(entry.operation))
+}
+
+pub(super) fn import(
+    work: &mut Work<'_>,
+    operations: Vec<ExportedOperation>,
+    now: WallTime,
+) -> Result<usize, SqliteError> {
+    let mut imported = 0;
+    for operation in operations {
+        imported += usize::from(import_one(work, operation, now)?);
+    }
+    Ok(imported)
+}
+
+/// Whether it was not there before.
+fn import_one(
+    work: &mut Work<'_>,
+    operation: ExportedOperation,
+    now: WallTime,
+) -> Result<bool, SqliteError> {
+    let mut entry = operation.entry;
+    let (id, client) = (&entry.operation.id, &entry.operation.client);
+    if rows::by_id(work.connection, id)?.is_some()
+        || rows::by_key(work.connection, client, &entry.accepted_key)?.is_some()
+    {
+        return Ok(false);
+    }
+    let is_blocked = match &entry.operation.order_key {
+        Some(key) => !unfinished(work, key)?.is_empty(),
+        None => false,
+    };
+    transition(entry.import(is_blocked, now))?;
+    rows::insert(work, &mut entry)?;
+    rows::update(work, entry.operation.state, &entry)?;
+    let number = entry.operation.number;
+    payloads::write_request(work, number, &operation.request)?;
+    if let Some(conflict) = &operation.conflict {
+        payloads::write_conflict(work, number, conflict)?;
+    }
+    if let Some(response) = &operation.response {
+        payloads::write_response(work, number, response)?;
+    }
+    payloads::add_attempts(work, number, &operation.attempts)?;
+    Ok(true)
+}
+
+pub(super) fn forget(work: &mut Work<'_>, numbers: &[u64]) -> Result<(), SqliteError> {
+    for &number in numbers {
+        delete(work, number)?;
+    }
+    Ok(())
+}
+
+/// Deletes an operation; whether it was there.
+fn delete(work: &mut Work<'_>, number: u64) -> Result<bool, SqliteError> {
+    let Some(entry) = rows::by_number(work.connection, number)? else {
+        return Ok(false);
+    };
+    payloads::delete(work, number)?;
+    let left = work.counts.of(entry.operation.state);
+    *left = left.saturating_sub(1);
+    Ok(true)
 }
 
 pub(super) const NUMBER_OF_ID: &str =
@@ -271,12 +334,7 @@ pub(super) fn sweep(
             .extend(change(work, number, |entry| entry.take_back(now))?);
     }
     for number in first(work, RETAINED)? {
-        if let Some(entry) = rows::by_number(work.connection, number)? {
-            payloads::delete(work, number)?;
-            let left = work.counts.of(entry.operation.state);
-            *left = left.saturating_sub(1);
-            swept.deleted += 1;
-        }
+        swept.deleted += usize::from(delete(work, number)?);
     }
     Ok(swept)
 }

@@ -9,10 +9,12 @@ use policy::time::WallTime;
 use rusqlite::{Connection, named_params, params};
 
 use super::calls::first_due;
+use super::payloads;
 use super::rows::{self, select, value};
 use crate::operations::columns::STATES;
 use crate::operations::entry::Entry;
-use crate::operations::{Lane, OperationFilter, StoredOperation};
+use crate::operations::{ExportedOperation, Lane, OperationFilter, StoredOperation};
+use crate::seal::Keys;
 use crate::sqlite::limit_of;
 use crate::sqlite::problem::SqliteError;
 
@@ -86,6 +88,29 @@ pub(super) const UNREPORTED: &str = select!(
     "INDEXED BY operations_unreported
      WHERE is_unreported = 1 ORDER BY ended_at_ms, number LIMIT ?"
 );
+
+pub(super) fn export(
+    connection: &Connection,
+    keys: &Keys,
+    after: u64,
+    limit: usize,
+) -> Result<Vec<ExportedOperation>, SqliteError> {
+    let statement = connection.prepare_cached(EXPORT)?;
+    let entries = rows::all(statement, params![after, limit_of(limit)])?;
+    let exported = entries.into_iter().map(|entry| {
+        let number = entry.operation.number;
+        Ok(ExportedOperation {
+            request: payloads::request(connection, keys, number)?.unwrap_or_default(),
+            conflict: payloads::conflict(connection, keys, number)?,
+            response: payloads::response(connection, keys, number)?,
+            attempts: payloads::attempts(connection, number)?,
+            entry,
+        })
+    });
+    exported.collect()
+}
+
+pub(super) const EXPORT: &str = select!("WHERE number > ? ORDER BY number LIMIT ?");
 
 pub(super) fn page(
     connection: &Connection,

@@ -7,7 +7,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, para
 
 use crate::operations::columns::{self, length, millis};
 use crate::operations::entry::{Entry, HeldLease};
-use crate::operations::{Counters, NewOperation, StoredOperation};
+use crate::operations::{Counters, StoredOperation};
 use crate::sqlite::database::Work;
 use crate::sqlite::problem::SqliteError;
 
@@ -94,17 +94,14 @@ pub(super) fn numbers(
     Ok(numbers?)
 }
 
-pub(super) fn insert(
-    work: &mut Work<'_>,
-    new: &NewOperation,
-    is_blocked: bool,
-) -> Result<Entry, SqliteError> {
-    let mut entry = Entry::new(0, new, is_blocked);
+/// Stores a new entry, which gets its number. What an operation has from its first claim on is not
+/// stored.
+pub(super) fn insert(work: &mut Work<'_>, entry: &mut Entry) -> Result<(), SqliteError> {
     let operation = &entry.operation;
     let params = params![
         operation.id,
         operation.client,
-        operation.idempotency_key,
+        entry.accepted_key,
         entry.fingerprint,
         operation.kind,
         operation.destination,
@@ -126,7 +123,7 @@ pub(super) fn insert(
     work.execute(INSERT, params)?;
     entry.operation.number = work.connection.last_insert_rowid().cast_unsigned();
     *work.counts.of(entry.operation.state) += 1;
-    Ok(entry)
+    Ok(())
 }
 
 pub(super) const INSERT: &str = "
