@@ -201,6 +201,8 @@ fn produce(listen: &str, name: &str) -> Vec<String> {
 
 pub(crate) fn post(listen: &str, key: &str) -> Option<u16> {
     let mut stream = TcpStream::connect(listen).ok()?;
+    // A server that is frozen does not answer.
+    stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
     write!(
         stream,
         "POST /api/x HTTP/1.1\r\nhost: {listen}\r\nconnection: close\r\nprefer: respond-async\r\n\

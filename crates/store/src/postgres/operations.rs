@@ -5,6 +5,9 @@ mod pages;
 mod payloads;
 mod rows;
 
+#[cfg(test)]
+mod tests;
+
 use policy::time::WallTime;
 
 use super::Postgres;

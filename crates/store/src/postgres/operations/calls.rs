@@ -433,7 +433,7 @@ async fn due(
 
 /// For every priority in use, from the highest, the rows that are due, until there are enough: each is
 /// found by one search of the index.
-const DUE: &str = select!(
+pub(super) const DUE: &str = select!(
     ", ",
     request_columns!(),
     " FROM (
@@ -675,16 +675,16 @@ pub(super) async fn sweep(
     Ok(())
 }
 
-const EXPIRED: &str = "
+pub(super) const EXPIRED: &str = "
     SELECT number FROM operations
     WHERE state IN ('available', 'retryable') AND expires_at_ms <= $1
     ORDER BY expires_at_ms, number LIMIT $2";
 
-const LEASE_ENDED: &str = "
+pub(super) const LEASE_ENDED: &str = "
     SELECT number FROM operations WHERE state = 'running' AND lease_until_ms <= $1
     ORDER BY lease_until_ms, number LIMIT $2";
 
-const RETAINED: &str = "
+pub(super) const RETAINED: &str = "
     SELECT number FROM operations WHERE retain_until_ms <= $1
     ORDER BY retain_until_ms, number LIMIT $2";
 

@@ -37,7 +37,7 @@ pub(super) async fn lanes(
 }
 
 /// Every lane is found by one search of the index, however many operations it has.
-const LANES: &str = "
+pub(super) const LANES: &str = "
     WITH RECURSIVE lanes AS (
         (SELECT destination, kind FROM operations
          WHERE state IN ('available', 'retryable') AND NOT is_blocked
@@ -60,7 +60,7 @@ pub(super) async fn unreported(
     operations(&rows)
 }
 
-const UNREPORTED: &str =
+pub(super) const UNREPORTED: &str =
     select!("FROM operations o WHERE o.is_unreported ORDER BY o.ended_at_ms, o.number LIMIT $1");
 
 pub(super) async fn by_id(
@@ -71,7 +71,7 @@ pub(super) async fn by_id(
     Ok(operations(&rows)?.pop())
 }
 
-const BY_ID: &str = select!("FROM operations o WHERE o.id = $1");
+pub(super) const BY_ID: &str = select!("FROM operations o WHERE o.id = $1");
 
 pub(super) async fn export(
     connection: &Connection,
@@ -100,7 +100,8 @@ pub(super) async fn export(
     exported.await
 }
 
-const EXPORT: &str = select!("FROM operations o WHERE o.number > $1 ORDER BY o.number LIMIT $2");
+pub(super) const EXPORT: &str =
+    select!("FROM operations o WHERE o.number > $1 ORDER BY o.number LIMIT $2");
 
 pub(super) async fn page(
     connection: &Connection,
