@@ -215,6 +215,15 @@ impl Store {
         self.own_operations()
     }
 
+    /// Whether other machines use the same queue of operations.
+    pub fn shares_operations(&self) -> bool {
+        #[cfg(feature = "postgres")]
+        if self.shared.is_some() {
+            return true;
+        }
+        false
+    }
+
     /// The queue of operations in the folder, which is another one if they are shared.
     pub fn own_operations(&self) -> Arc<dyn OperationQueue> {
         match &self.backend {

@@ -94,7 +94,7 @@ impl State {
 
     /// Whether other machines deliver these operations, too.
     pub fn shares_operations(&self) -> bool {
-        self.configuration().settings().storage.operations.is_some()
+        self.store.shares_operations()
     }
 
     /// A warning about operations in the data folder that nobody delivers, because those in a database

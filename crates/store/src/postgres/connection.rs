@@ -1,7 +1,8 @@
 //! A connection, with the statements that were prepared on it.
 //!
-//! Statements that do not depend on each other are sent one after the other without waiting for
-//! results in between ([`Connection::each`]): a round trip for all of them.
+//! Statements that do not need each other's results are sent one after the other without waiting in
+//! between ([`Connection::each`], `try_join`): a round trip for all of them. The server does them in the
+//! order in which they are sent, which is that of their futures once they are prepared.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -67,6 +68,11 @@ impl Connection {
     pub(super) async fn batch(&self, sql: &str) -> Result<(), PostgresError> {
         self.faults.next_call()?;
         Ok(self.client.batch_execute(sql).await?)
+    }
+
+    /// Prepares a statement that has to be sent before another one without waiting for its result.
+    pub(super) async fn prepare(&self, sql: &'static str) -> Result<(), PostgresError> {
+        self.statement(sql).await.map(drop)
     }
 
     /// The rows of a statement, which is prepared once.

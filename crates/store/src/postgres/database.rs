@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use policy::operation::OperationState;
 use policy::time::WallTime;
 use tokio::runtime::{Builder, Runtime};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::address::DatabaseAddress;
 use super::call::Call;
@@ -144,6 +144,7 @@ impl PostgresDatabase {
             let connecting = Connection::open(&address, &faults, |_| {}).await;
             let connection = connecting.map_err(|problem| problem.opening(&address))?;
             schema::prepare(&connection, &address, now).await?;
+            only_node(&connection, &address, identity).await?;
             Ok::<_, OpenError>(connection)
         })?;
         let mut link = Link {
@@ -164,6 +165,37 @@ impl PostgresDatabase {
     pub(super) fn counts(&self) -> &Arc<Counts> {
         &self.link.counts
     }
+}
+
+/// Makes sure that no other process has this node's number, as one with a copy of its folder would.
+/// The connection of a process that has just ended may be there for a moment.
+async fn only_node(
+    connection: &Connection,
+    address: &DatabaseAddress,
+    identity: Identity,
+) -> Result<(), OpenError> {
+    for _ in 0..LOCK_ATTEMPTS {
+        let locked = lock_node(connection, identity).await;
+        if locked.map_err(|problem| problem.opening(address))? {
+            return Ok(());
+        }
+        sleep(LOCK_WAIT).await;
+    }
+    Err(OpenError::Database {
+        server: address.to_string(),
+        reason: "another server with the number of this node is connected to it".to_owned(),
+        hint: "the data folder was copied: delete the file `node` in the copy",
+    })
+}
+
+const LOCK_ATTEMPTS: u32 = 25;
+const LOCK_WAIT: Duration = Duration::from_millis(200);
+
+/// Locks the number of this node for as long as the connection lasts; whether that was possible.
+async fn lock_node(connection: &Connection, identity: Identity) -> Result<bool, PostgresError> {
+    let sql = "SELECT pg_try_advisory_lock($1)";
+    let rows = connection.query(sql, &[&identity.node]).await?;
+    Ok(rows.first().is_some_and(|row| row.get(0)))
 }
 
 /// A runtime for the one thread that it is used on.
@@ -244,7 +276,9 @@ impl Link {
         let Some(connection) = self.connection.take() else {
             return Err(PostgresError::Silent);
         };
-        let made = timeout(TRANSACTION, self.make(&connection, calls)).await;
+        let reads_all = calls.iter().any(|call| matches!(call, Call::Recover(_)));
+        let longest = if reads_all { RECOVERY } else { TRANSACTION };
+        let made = timeout(longest, self.make(&connection, calls)).await;
         let made = made.unwrap_or(Err(PostgresError::Silent));
         let is_usable = match &made {
             Ok(_) => true,
@@ -297,6 +331,8 @@ impl Link {
         match Connection::open(&self.address, &self.faults, |_| {}).await {
             Ok(connection) => {
                 self.outage = None;
+                // The last connection may still have it.
+                lock_node(&connection, self.identity).await?;
                 Ok(connection)
             }
             Err(problem) => {
@@ -341,6 +377,9 @@ impl Link {
 /// How long a transaction may take. One that waits for a server that has gone is not finished sooner
 /// by waiting longer.
 const TRANSACTION: Duration = Duration::from_secs(10);
+
+/// The same at the start, when all that is pending is read: ten million operations take some seconds.
+const RECOVERY: Duration = Duration::from_secs(120);
 
 /// What a transaction has done besides its calls.
 struct Done {

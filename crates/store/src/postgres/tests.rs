@@ -363,6 +363,26 @@ mod refused {
     }
 
     #[test]
+    fn a_copy_of_the_folder_of_a_node_that_runs() {
+        let server = PrivatePostgres::start();
+        let (folder, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let store = open_shared(&folder, &server);
+        std::fs::copy(folder.path().join("node"), copy.path().join("node")).unwrap();
+        let open = || Store::open_shared(copy.path(), Keys::none(), server.address(), wall);
+        let error = open().unwrap_err().to_string();
+        assert!(
+            error.contains("another server with the number of this node"),
+            "{error}"
+        );
+        assert!(
+            error.contains("\nhint: the data folder was copied"),
+            "{error}"
+        );
+        drop(store);
+        open().unwrap();
+    }
+
+    #[test]
     fn a_clock_that_is_an_hour_off() {
         let server = PrivatePostgres::start();
         for (off, words) in [(3600, "behind"), (-3600, "ahead of")] {

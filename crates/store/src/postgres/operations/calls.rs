@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use futures_util::future::try_join;
 use policy::operation::{IllegalTransition, OperationState};
 use policy::time::WallTime;
 use tokio_postgres::Row;
@@ -369,15 +370,17 @@ async fn claim_in(
     }
     let work = &*work;
     let updates = changed.iter().map(|entry| rows::update(work, entry));
-    work.connection.each(updates, |update| update).await?;
-    let next_at = first_due(work, lane)
-        .await?
-        .map(|at| match at <= lease.now {
-            // All of it is locked by others, who claim or change it at this moment.
-            true if is_empty && limit > 0 => lease.now + LOCKED_WAIT,
-            true => lease.now,
-            false => at,
-        });
+    // The next one is looked for behind these.
+    work.connection.prepare(rows::UPDATE).await?;
+    work.connection.prepare(FIRST_DUE).await?;
+    let updates = work.connection.each(updates, |update| update);
+    let (_, first_due) = try_join(updates, first_due(work, lane)).await?;
+    let next_at = first_due.map(|at| match at <= lease.now {
+        // All of it is locked by others, who claim or change it at this moment.
+        true if is_empty && limit > 0 => lease.now + LOCKED_WAIT,
+        true => lease.now,
+        false => at,
+    });
     for claims in &mut results {
         claims.next_at = next_at;
     }
@@ -465,10 +468,9 @@ pub(super) const DUE: &str = select!(
 
 async fn first_due(work: &Work<'_>, lane: &Lane) -> Result<Option<WallTime>, PostgresError> {
     let Lane { destination, kind } = lane;
-    let sql = "SELECT first_due($1, $2)";
     let rows = work
         .connection
-        .query(sql, &[&Text(destination), &Text(kind)])
+        .query(FIRST_DUE, &[&Text(destination), &Text(kind)])
         .await?;
     let at: Option<i64> = rows
         .first()
@@ -477,6 +479,8 @@ async fn first_due(work: &Work<'_>, lane: &Lane) -> Result<Option<WallTime>, Pos
         .flatten();
     Ok(at.map(WallTime::from_unix_millis))
 }
+
+pub(super) const FIRST_DUE: &str = "SELECT first_due($1, $2)";
 
 type SettleCall = Pending<(ClaimId, Settlement), Option<StoredOperation>>;
 
@@ -492,8 +496,8 @@ pub(super) async fn settle(
         .map(|call| number(call.arguments.0.number))
         .collect();
     let numbers: Vec<i64> = numbers.into_iter().collect();
-    lock_order_keys(work, &numbers).await?;
-    let entries = rows::lock(work, &numbers).await?;
+    let ((), entries) =
+        tokio::try_join!(lock_order_keys(work, &numbers), rows::lock(work, &numbers))?;
     let mut entries: BTreeMap<u64, Entry> = entries
         .into_iter()
         .map(|entry| (entry.operation.number, entry))
@@ -528,12 +532,12 @@ pub(super) async fn settle(
             Err(problem) => results[place] = Err(work.error(problem)),
         }
     }
-    payloads::add_attempts(work, &attempts).await?;
     let shared = &*work;
     let writes = settled.iter().map(|&(place, number)| {
         write_settled(shared, &entries[&number], &calls[place].arguments.1)
     });
-    shared.connection.each(writes, |write| write).await?;
+    let attempts = payloads::add_attempts(shared, &attempts);
+    try_join(attempts, shared.connection.each(writes, |write| write)).await?;
     for (place, number) in settled {
         let mut entry = entries[&number].clone();
         reorder(work, &mut entry).await?;

@@ -1,6 +1,7 @@
 //! Requests, conflicts, responses and attempts of operations. All but attempts are sealed if there is
 //! a key.
 
+use futures_util::future::try_join;
 use policy::time::WallTime;
 use tokio_postgres::Row;
 
@@ -232,14 +233,15 @@ pub(super) async fn add_attempts(
     let values: [&(dyn tokio_postgres::types::ToSql + Sync); 7] = [
         &numbers, &at, &phases, &statuses, &latency, &waited, &reasons,
     ];
-    work.connection.execute(insert, &values).await?;
     let trim = "
         DELETE FROM operation_attempts a USING unnest($1::bigint[]) AS n(number)
         WHERE a.number = n.number AND a.ordinal <= (
             SELECT ordinal FROM operation_attempts WHERE number = n.number
             ORDER BY ordinal DESC OFFSET $2 LIMIT 1)";
     let most = i64::try_from(MAX_ATTEMPT_RECORDS).unwrap_or(i64::MAX);
-    work.connection.execute(trim, &[&numbers, &most]).await?;
+    let bounds: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&numbers, &most];
+    let inserted = work.connection.execute(insert, &values);
+    try_join(inserted, work.connection.execute(trim, &bounds)).await?;
     Ok(())
 }
 

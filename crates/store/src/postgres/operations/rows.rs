@@ -122,7 +122,7 @@ pub(super) async fn update(work: &Work<'_>, entry: &Entry) -> Result<(), Postgre
     Ok(())
 }
 
-const UPDATE: &str = "
+pub(super) const UPDATE: &str = "
     UPDATE operations SET
         idempotency_key = $2, state = $3, reason = $4, merges = $5, sent = $6, attempts = $7,
         directed_waits = $8, is_refreshed = $9, is_blocked = $10, next_at_ms = $11,

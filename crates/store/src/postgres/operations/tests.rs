@@ -53,7 +53,7 @@ fn every_statement_reads_few_of_many_rows() {
     assert!(all > 1000, "only {all} pages");
     for (name, sql, values) in [
         ("due", calls::DUE, "'d-0', 'default', 60000, 5"),
-        ("first due", "SELECT first_due($1, $2)", "'d-0', 'default'"),
+        ("first due", calls::FIRST_DUE, "'d-0', 'default'"),
         ("lanes", pages::LANES, "'', '', 10"),
         ("expired", calls::EXPIRED, "1000010, 10"),
         ("lease ended", calls::LEASE_ENDED, "1000010, 10"),
