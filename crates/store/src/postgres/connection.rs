@@ -53,6 +53,7 @@ impl Connection {
         let connected = timeout(CONNECT, connecting).await;
         let client = connected.map_err(|_| PostgresError::Silent)??;
         client.batch_execute(PREPARE).await?;
+        client.batch_execute(PLANNING).await?;
         Ok(Self {
             client,
             statements: Mutex::default(),
@@ -144,6 +145,10 @@ const PREPARE: &str = "
     SET client_min_messages = warning;
     SET idle_in_transaction_session_timeout = '10s';
     SET lock_timeout = '10s'";
+
+/// Every statement has its index. Without statistics, as on a new database, the server would rather read
+/// all of a table, and keep to that plan while the table grows.
+pub(super) const PLANNING: &str = "SET enable_seqscan = off";
 
 /// Moves the bytes of a connection until it ends.
 async fn drive<S, T>(
