@@ -278,8 +278,16 @@ impl Link {
         };
         let reads_all = calls.iter().any(|call| matches!(call, Call::Recover(_)));
         let longest = if reads_all { RECOVERY } else { TRANSACTION };
-        let made = timeout(longest, self.make(&connection, calls)).await;
-        let made = made.unwrap_or(Err(PostgresError::Silent));
+        let mut making = Box::pin(self.make(&connection, calls));
+        let made = match timeout(longest, &mut making).await {
+            Ok(made) => made,
+            // If it was this process that stood still, the answer has been here for a while.
+            Err(_) => {
+                let made = timeout(STANDSTILL, &mut making).await;
+                made.unwrap_or(Err(PostgresError::Silent))
+            }
+        };
+        drop(making);
         let is_usable = match &made {
             Ok(_) => true,
             Err(problem) if problem.breaks_connection() => false,
@@ -377,6 +385,9 @@ impl Link {
 /// How long a transaction may take. One that waits for a server that has gone is not finished sooner
 /// by waiting longer.
 const TRANSACTION: Duration = Duration::from_secs(10);
+
+/// How long it takes to read an answer that has arrived.
+const STANDSTILL: Duration = Duration::from_millis(200);
 
 /// The same at the start, when all that is pending is read: ten million operations take some seconds.
 const RECOVERY: Duration = Duration::from_secs(120);
