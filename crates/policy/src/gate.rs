@@ -29,12 +29,14 @@ mod counters;
 mod explain;
 mod learn;
 mod options;
+mod quota;
 mod record;
 mod settings;
 #[cfg(test)]
 mod tests;
 
 use counters::Counters;
+use quota::Quota;
 
 pub use ask::{Ask, Decision, Permit, Reason, ResponseBody};
 pub use options::GateOptions;
@@ -68,6 +70,7 @@ pub struct Gate {
     throttled: u32,
     failed: u32,
     hold_until: Timestamp,
+    quota: Option<Quota>,
     extras: Option<Box<Extras>>,
     succeeded: u32,
     latency: Latency,
@@ -105,6 +108,7 @@ impl Gate {
             adaptive: Adaptive::new(now),
             throttled: 0,
             failed: 0,
+            quota: None,
             extras: Extras::boxed(Limits::of(&settings.limits, None), None),
             succeeded: 0,
             latency: Latency::new(settings.aimd.latency_target),
@@ -130,6 +134,7 @@ impl Gate {
         self.advance(settings, now);
         self.hold_until = Timestamp::ZERO;
         self.hold_source = None;
+        self.quota = None;
         self.breaker.reset();
         self.bucket.cut_to(1.0);
         self.begin_epoch();
@@ -189,6 +194,7 @@ impl Gate {
         }
         if old.strategy != new.strategy {
             self.adaptive = Adaptive::new(now);
+            self.quota = None;
             let limits = self.extras.take().and_then(|extras| extras.limits);
             self.extras = Extras::boxed(limits, None);
         }
@@ -331,13 +337,15 @@ impl Gate {
         if until > self.hold_until {
             self.hold_until = until;
             self.hold_source = Some(source);
+            self.adaptive.pause_until(until);
         }
     }
 
     /// Called at the end of everything that may change it. Peeking and the fast path itself do not.
     fn update_fast_path(&mut self) {
         let paused = self.hold_until > self.bucket.refilled_at() || !self.breaker.is_closed();
-        self.has_fast_path = !paused && self.extras.is_none() && !self.adaptive.is_probing_blind();
+        let is_plain = self.extras.is_none() && self.quota.is_none();
+        self.has_fast_path = !paused && is_plain && !self.adaptive.is_probing_blind();
     }
 
     fn begin_epoch(&mut self) {

@@ -14,7 +14,7 @@ mod aimd;
 mod view;
 
 pub use adaptive::Phase;
-pub(crate) use adaptive::{ALWAYS_IN_FLIGHT, Adaptive, LastProgress};
+pub(crate) use adaptive::{ALWAYS_IN_FLIGHT, Adaptive, Coarse, LastProgress, Rough};
 pub use aimd::AimdSettings;
 pub use view::{CeilingSource, RateView};
 
@@ -49,6 +49,8 @@ pub enum Why {
     Banned,
     /// The server says that few requests remain.
     NearlyUsedUp,
+    /// The server has renewed the quota of which few requests remained.
+    QuotaRenewed,
     /// The server failed or could not be reached.
     Failed,
     /// The breaker closed; the upstream is given time to recover.
@@ -69,6 +71,7 @@ impl fmt::Display for Why {
             Self::Directed => "lowered: the server refused and named a wait",
             Self::Banned => "lowered: the server banned this client",
             Self::NearlyUsedUp => "lowered: the server says that few requests remain",
+            Self::QuotaRenewed => "raised: the server has renewed the quota",
             Self::Failed => "lowered: the server failed or could not be reached",
             Self::Recovered => "lowered: the breaker has just closed again",
             Self::Restored => "as learned before a restart",
@@ -89,6 +92,13 @@ pub(crate) enum Signal {
     Refused {
         /// The wait that the server named.
         wait: Option<Duration>,
+    },
+    /// The quota that the server's headers tell is used up.
+    UsedUp {
+        /// The time until it is renewed.
+        wait: Duration,
+        /// Whether a request was refused.
+        refused: bool,
     },
     /// The client is banned for being refused too often.
     Banned,

@@ -174,6 +174,7 @@ fn lowered(why: Why) -> Option<&'static str> {
         Why::NearlyUsedUp => Some("the window's quota is nearly used up"),
         Why::Initial
         | Why::FastAnswers
+        | Why::QuotaRenewed
         | Why::Directed
         | Why::Recovered
         | Why::Restored

@@ -21,7 +21,7 @@ use crate::metrics::RequestOutcome;
 use crate::redact::Text;
 
 /// The names of all events.
-pub const EVENTS: [&str; 24] = [
+pub const EVENTS: [&str; 25] = [
     "retry_scheduled",
     "operation_failed",
     "claim_lost",

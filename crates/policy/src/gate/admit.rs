@@ -525,7 +525,9 @@ impl Gate {
             }
         }
         let probe = self.breaker.admit(&settings.breaker, now);
-        Some(self.permit(cost, probe, now))
+        let permit = self.permit(cost, probe, now);
+        self.use_up_quota(now);
+        Some(permit)
     }
 
     #[inline]

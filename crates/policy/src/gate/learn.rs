@@ -7,7 +7,7 @@ use crate::breaker::{self, Change};
 use crate::cost::AttemptCost;
 use crate::hint::{Exceeded, Source};
 use crate::outcome::{Outcome, UpstreamResponse, Verdict};
-use crate::rate::{self, LastProgress, Moment, Reaction, Strategy, Why};
+use crate::rate::{self, LastProgress, Moment, Reaction, Rough, Strategy};
 use crate::time::{CoarseTime, Timestamp};
 
 impl Gate {
@@ -175,10 +175,20 @@ impl Gate {
         self.count(verdict);
         let (remaining, reset) = self.remaining_requests(outcome);
         let remaining = remaining.filter(|_| !is_outdated(settings, outcome, reset));
-        let left = remaining.map(|remaining| self.left(settings, permit, remaining));
-        let exhausted = left == Some(0);
-        if let Some(wait) = hinted_wait(outcome, verdict, reset.filter(|_| exhausted)) {
-            self.hold(now + wait, outcome.hint.source.unwrap_or(Source::Assumed));
+        let mut is_limited = false;
+        match remaining.zip(reset) {
+            Some((remaining, reset))
+                if settings.strategy == Strategy::Adaptive && has_served(verdict) =>
+            {
+                is_limited =
+                    self.follow_quota(settings, permit, remaining, reset, outcome, present, now);
+            }
+            _ => {
+                let reset = reset.filter(|_| remaining == Some(0));
+                if let Some(wait) = hinted_wait(outcome, verdict, reset) {
+                    self.hold(now + wait, outcome.hint.source.unwrap_or(Source::Assumed));
+                }
+            }
         }
         if is_ban {
             // It says nothing about breaker and cost.
@@ -191,8 +201,7 @@ impl Gate {
             return Some(verdict);
         }
         if present {
-            let left = left.zip(Some(reset));
-            self.learn(settings, permit, outcome, verdict, left, now);
+            self.learn(settings, permit, outcome, verdict, is_limited, now);
         } else if verdict == Verdict::Success {
             self.adaptive
                 .late_success(self.moment(settings, permit, now));
@@ -338,46 +347,9 @@ impl Gate {
         }
     }
 
-    /// The number of requests that the server still accepts. For `adaptive`, minus those sent since,
-    /// which the server did not know of when it responded.
-    fn left(&self, settings: &GateSettings, permit: &Permit, remaining: u64) -> u64 {
-        let sent_since = match settings.strategy {
-            Strategy::Adaptive => self.admitted.wrapping_sub(permit.number),
-            Strategy::Aimd | Strategy::Fixed => 0,
-        };
-        remaining.saturating_sub(u64::from(sent_since))
-    }
-
-    /// Slows down before the last remaining request, so that the gate learns that it is the last
-    /// before it sends another. The remaining requests are spread over the time of two responses
-    /// like this one, or of two and a half recent ones, or until the reset if that is sooner.
-    /// Returns `true` if that is slower than the current rate.
-    fn spread_remaining(
-        &mut self,
-        settings: &GateSettings,
-        latency: Duration,
-        left: u64,
-        reset: Option<Duration>,
-    ) -> bool {
-        let Some(reset) = reset else {
-            return false;
-        };
-        let spread = self.spread(latency).min(reset.as_secs_f64());
-        let is_slower = self.bucket.rate() * spread > left as f64;
-        if is_slower {
-            self.bucket
-                .set_rate((left as f64 / spread).max(settings.min_rate));
-            self.bucket.cut_to(0.0);
-            self.adaptive.forget_growth();
-            self.why = Why::NearlyUsedUp;
-            self.begin_epoch();
-        }
-        is_slower
-    }
-
     /// The seconds that two responses take. This one may be fast by chance, and the next may take more
     /// than twice as long.
-    fn spread(&self, latency: Duration) -> f64 {
+    pub(super) fn spread(&self, latency: Duration) -> f64 {
         let recent = SPREAD_OVER_RESPONSES * self.adaptive.mean_latency();
         recent.max(2.0 * latency.as_secs_f64())
     }
@@ -388,7 +360,7 @@ impl Gate {
         permit: &Permit,
         outcome: &Outcome,
         verdict: Verdict,
-        left: Option<(u64, Option<Duration>)>,
+        is_limited: bool,
         now: Timestamp,
     ) {
         let moment = self.moment(settings, permit, now);
@@ -408,19 +380,16 @@ impl Gate {
             self.begin_epoch();
         }
         let adaptive = settings.strategy == Strategy::Adaptive;
-        let is_spread = match left.filter(|_| adaptive && verdict == Verdict::Success) {
-            // Growing into an exhausted window proves nothing. A bucket has a token again soon.
-            Some((0, reset)) => {
-                reset.is_none_or(|reset| reset.as_secs_f64() * self.bucket.rate() > 2.0)
-            }
-            Some((left, reset)) => self.spread_remaining(settings, outcome.latency, left, reset),
-            None => false,
-        };
         let signal = match change {
             Some(Change::Closed) if adaptive => Some(rate::Signal::BreakerClosed),
-            _ if is_spread => None,
             _ => rate_signal(outcome, verdict),
         };
+        let signal = signal.map(|signal| self.quota_signal(outcome, is_limited, signal, now));
+        if is_limited && matches!(signal, Some(rate::Signal::Accepted { .. })) {
+            // Growing into an exhausted quota proves nothing.
+            self.adaptive.late_success(moment);
+            return;
+        }
         let is_about_cost =
             self.cost().is_some() && exceeded(outcome, permit.cost.get()) == Some(Exceeded::Tokens);
         let signal = signal
@@ -462,6 +431,9 @@ impl Gate {
             }
             self.bucket.set_rate(rate);
             self.why = why;
+            if let Some(quota) = &mut self.quota {
+                quota.full_rate = Rough::ZERO;
+            }
         }
         if reaction.decreased {
             self.begin_epoch();
@@ -481,7 +453,7 @@ impl Gate {
         let asks = settings.strategy == Strategy::Adaptive && self.adaptive.has_ceiling();
         Moment {
             now,
-            rate: self.bucket.rate(),
+            rate: self.full_rate(),
             paused_until: match asks {
                 true => self.paused_until(settings, now),
                 false => Timestamp::ZERO,
@@ -512,6 +484,14 @@ const SPREAD_OVER_RESPONSES: f64 = 2.5;
 fn is_outdated(settings: &GateSettings, outcome: &Outcome, reset: Option<Duration>) -> bool {
     settings.strategy == Strategy::Adaptive
         && reset.is_some_and(|reset| reset < outcome.latency / 4)
+}
+
+/// Whether the server did what was asked, or would have: only then is the request one of its quota.
+fn has_served(verdict: Verdict) -> bool {
+    matches!(
+        verdict,
+        Verdict::Success | Verdict::Rejected | Verdict::Conflict
+    )
 }
 
 /// The wait that the server asks for. `reset` is that of an exhausted quota of requests.

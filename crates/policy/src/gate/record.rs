@@ -156,7 +156,7 @@ impl Gate {
     /// The state to persist.
     pub fn record(&self, now: Timestamp) -> GateRecord {
         GateRecord {
-            rate: self.bucket.rate(),
+            rate: self.full_rate(),
             ceiling: self.adaptive.ceiling(),
             banned_above: self.adaptive.banned_above(),
             hold: self.hold_until(now).map(|until| until.since(now)),

@@ -15,6 +15,7 @@ mod holds;
 mod learning;
 mod owning;
 mod probing;
+mod quotas;
 mod waiting;
 
 /// A gate with its line, driven at given times in seconds.
@@ -227,6 +228,7 @@ fn documented_layout_matches_the_compiler() {
         throttled,
         failed,
         hold_until,
+        quota,
         extras,
         succeeded,
         latency,

@@ -23,7 +23,8 @@ mod delivery;
 mod guard;
 mod refusal;
 
-use coarse::{Coarse, narrow};
+use coarse::narrow;
+pub(crate) use coarse::{Coarse, Rough};
 use delivery::Delivery;
 use guard::{LatencyGuard, Queueing};
 
@@ -57,10 +58,13 @@ pub(crate) struct Adaptive {
     saves_tokens: bool,
     /// Whether the server has refused everything for a while.
     is_closed: bool,
+    /// Whether `opened_at` is when a window opened, so that a cycle of it can be measured.
+    is_opening_known: bool,
     /// How much indicates that others use the limit too.
     sharing: u8,
-    /// How many requests to stay for.
-    patience: u8,
+    /// How many probes in a row were refused at the same place, see [`Adaptive::stay_seconds`];
+    /// negative while the limit is likely to rise again.
+    patience: i8,
     /// Refusals since the last success.
     streak: u8,
     /// Decreases since the rate last stayed long enough to probe.
@@ -73,19 +77,19 @@ pub(crate) struct Adaptive {
     opened_at: Coarse,
     opened_succeeded: u32,
     /// The length of the server's window; zero if it does not seem to have one.
-    period: f32,
+    period: Rough,
     /// The highest ceiling at which the rate stayed without a refusal; zero if there is none.
-    confirmed: f32,
+    confirmed: Rough,
     /// The rate at the last refusal; zero before the first.
-    refused_at: f32,
+    refused_at: Rough,
     /// The rate at which the last probe was refused; zero if there is none.
-    probe_refused_at: f32,
+    probe_refused_at: Rough,
     /// What was measured between the last two refusals; zero if too little was sent.
-    measured: f32,
+    measured: Rough,
     /// Recent refusals at the last decrease, see [`Adaptive::recent_refusals`].
-    recent_refusals: f32,
+    recent_refusals: Rough,
     /// The rate is never higher, because the server banned this client; infinite without a ban.
-    ban_cap: f32,
+    ban_cap: Rough,
 }
 
 impl Adaptive {
@@ -100,19 +104,20 @@ impl Adaptive {
             fell_number: 0,
             opened_at: now_coarse,
             opened_succeeded: 0,
-            period: 0.0,
-            confirmed: 0.0,
-            refused_at: 0.0,
-            probe_refused_at: 0.0,
-            measured: 0.0,
-            recent_refusals: 0.0,
-            ban_cap: f32::INFINITY,
+            period: Rough::ZERO,
+            confirmed: Rough::ZERO,
+            refused_at: Rough::ZERO,
+            probe_refused_at: Rough::ZERO,
+            measured: Rough::ZERO,
+            recent_refusals: Rough::ZERO,
+            ban_cap: Rough::INFINITY,
             phase: Phase::Searching,
             source: CeilingSource::Estimated,
             saves_tokens: false,
             is_closed: false,
+            is_opening_known: false,
             sharing: 0,
-            patience: MIN_PATIENCE,
+            patience: 0,
             streak: 0,
             unstable: 0,
             bans: 0,
@@ -126,12 +131,12 @@ impl Adaptive {
 
     /// The rate is never higher, because the server banned this client.
     pub(crate) fn banned_above(&self) -> Option<f64> {
-        self.ban_cap.is_finite().then_some(f64::from(self.ban_cap))
+        self.ban_cap.get().is_finite().then_some(self.ban_cap.get())
     }
 
     /// What is known about the limit at this rate, for display.
     pub(crate) fn view(&self, rate: f64, paused_until: Timestamp, now: Timestamp) -> RateView {
-        let can_probe = self.phase == Phase::Staying && rate < f64::from(self.ban_cap);
+        let can_probe = self.phase == Phase::Staying && rate < self.ban_cap.get();
         let stayed = self.since.max(Coarse::of(paused_until.min(now)), now);
         let stayed = Coarse::of(now).seconds_since(stayed).max(0.0);
         let left = (self.stay_seconds(rate) - stayed).max(self.calm_in(now));
@@ -141,7 +146,7 @@ impl Adaptive {
             source: self.has_ceiling().then_some(self.source),
             probes_at: can_probe.then(|| now.max(paused_until).after_seconds(left.max(0.0))),
             is_shared: self.is_shared(),
-            period: (self.period > 0.0).then(|| Duration::from_secs_f32(self.period)),
+            period: (self.period.get() > 0.0).then(|| Duration::from_secs_f64(self.period.get())),
             banned_above: self.banned_above(),
         }
     }
@@ -149,7 +154,7 @@ impl Adaptive {
     /// Restores what was learned before a restart.
     pub(crate) fn restore(&mut self, ceiling: Option<f64>, banned_above: Option<f64>) {
         self.restore_ceiling(ceiling);
-        self.ban_cap = banned_above.map_or(f32::INFINITY, narrow);
+        self.ban_cap = banned_above.map_or(Rough::INFINITY, Rough::of);
     }
 
     /// Sets the ceiling, if there is one. What else was learned about it is forgotten.
@@ -203,6 +208,7 @@ impl Adaptive {
             Signal::Accepted { latency } => self.accepted(settings, latency, moment),
             Signal::Refused { wait: Some(wait) } => self.directed(settings, wait, moment),
             Signal::Refused { wait: None } => self.refused(settings, moment),
+            Signal::UsedUp { wait, refused } => self.used_up(settings, wait, refused, moment),
             Signal::Banned => self.banned(settings, moment),
             Signal::Failed => {
                 // A failure is an answer too: the server has capacity for it.
@@ -282,6 +288,7 @@ impl Adaptive {
     fn grow(&mut self, settings: &GateSettings, moment: Moment) -> Reaction {
         let rate = moment.rate;
         let step = match self.phase {
+            Phase::Searching if rate < 1.0 => 0.25 * rate,
             Phase::Searching => (0.5 * rate).min(1.0),
             Phase::Rising | Phase::Staying | Phase::Probing => self.step_at_ceiling(moment),
         };
@@ -290,7 +297,7 @@ impl Adaptive {
         }
         // An unused rate proves nothing. This limits growth only; it never lowers the rate.
         let used = 1.6 * self.delivered(moment) + 4.0;
-        let bound = settings.max_rate.min(f64::from(self.ban_cap)).min(used);
+        let bound = settings.max_rate.min(self.ban_cap.get()).min(used);
         let mut grown = rate.max((rate + step).min(bound));
         match self.phase {
             Phase::Rising if grown >= f64::from(self.ceiling) => {
@@ -323,7 +330,7 @@ impl Adaptive {
             Phase::Probing => self.probe_step(moment),
             Phase::Staying => {
                 let stayed = self.since.seconds_until(now) >= self.stay_seconds(rate);
-                if stayed && self.calm_in(now) <= 0.0 && rate < f64::from(self.ban_cap) {
+                if stayed && self.calm_in(now) <= 0.0 && rate < self.ban_cap.get() {
                     self.begin_probe(now);
                 }
                 0.0
@@ -337,7 +344,7 @@ impl Adaptive {
             // What was measured was less than the guess, and the guess was right.
             self.saves_tokens = false;
         }
-        self.confirmed = self.ceiling;
+        self.confirmed = Rough::of(f64::from(self.ceiling));
         self.source = CeilingSource::Confirmed;
         self.unstable = 0;
         self.enter(Phase::Probing, now);
@@ -346,7 +353,7 @@ impl Adaptive {
     /// The same for every rate, so that clients that share a limit gain equally.
     fn probe_step(&self, moment: Moment) -> f64 {
         let rate = moment.rate;
-        let period = f64::from(self.period);
+        let period = self.period.get();
         let doubling: f64 = if self.is_shared() { 4.0 } else { 0.6 };
         let doubling = doubling
             .max(4.0 * self.latency.mean())
@@ -363,19 +370,20 @@ impl Adaptive {
         if self.is_shared() {
             return rate > 2.0 * ceiling + 2.0;
         }
-        let last = f64::from(self.probe_refused_at);
+        let last = self.probe_refused_at.get();
         rate > 1.5 * ceiling + 2.0 || last > 0.0 && rate > 1.1 * last + 0.5
     }
 
     /// The ceiling is wrong.
     fn search(&mut self) {
         self.ceiling = f32::INFINITY;
-        self.confirmed = 0.0;
-        self.probe_refused_at = 0.0;
-        self.measured = 0.0;
+        self.confirmed = Rough::ZERO;
+        self.probe_refused_at = Rough::ZERO;
+        self.measured = Rough::ZERO;
         self.phase = Phase::Searching;
-        self.patience = MIN_PATIENCE;
-        self.period = 0.0;
+        self.patience = 0;
+        self.period = Rough::ZERO;
+        self.is_opening_known = false;
         self.unstable = 0;
     }
 
@@ -393,12 +401,14 @@ impl Adaptive {
     fn stay_seconds(&self, rate: f64) -> f64 {
         let (least, requests): (f64, f64) = match self.patience {
             _ if self.is_shared() => (1.0, 4.0),
-            MIN_PATIENCE => (3.0, f64::from(MIN_PATIENCE)),
-            patience => (5.0, f64::from(patience)),
+            ..=0 => (3.0, 16.0),
+            1 => (5.0, 32.0),
+            2 => (10.0, 64.0),
+            3.. => (15.0, 64.0),
         };
         // Below one per second every refusal is a large share.
         let requests = if rate < 1.0 { 2.0 * requests } else { requests };
-        least.max(requests / rate).max(f64::from(self.period))
+        least.max(requests / rate).max(self.period.get())
     }
 
     /// Others use the limit too. Then it gives way like everyone else, instead of returning to a
@@ -425,6 +435,11 @@ impl Adaptive {
         if self.has_ceiling() {
             self.phase = Phase::Rising;
         }
+    }
+
+    /// Nothing is sent until then. The first responses after that are the fastest.
+    pub(crate) fn pause_until(&mut self, until: Timestamp) {
+        self.latency.settle(until);
     }
 
     /// The interval over which delivery is measured: long enough for a handful of responses.
@@ -481,6 +496,7 @@ const SLOWED: f64 = 0.85;
 /// With 0.97, servers with few slots lose 0.5 % of goodput.
 const EASED: f64 = 0.99;
 
-/// Requests to stay for at first. It doubles with each probe that is refused at the same place.
-const MIN_PATIENCE: u8 = 16;
-const MAX_PATIENCE: u8 = 64;
+/// Probes refused at the same place that make stays longer.
+const MAX_PATIENCE: i8 = 3;
+/// After the limit fell: so many short stays more, because it is likely to rise again.
+const EAGER: i8 = -6;

@@ -32,7 +32,7 @@ pub(super) fn react(settings: &GateSettings, signal: Signal, rate: f64) -> React
         Signal::Refused { wait: Some(_) } => fall(settings, rate, Why::Directed),
         Signal::Refused { wait: None } => fall(settings, rate, Why::Throttled),
         Signal::Failed => fall(settings, rate, Why::Failed),
-        Signal::Banned | Signal::BreakerClosed => Reaction::default(),
+        Signal::UsedUp { .. } | Signal::Banned | Signal::BreakerClosed => Reaction::default(),
     }
 }
 

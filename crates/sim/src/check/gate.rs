@@ -22,6 +22,8 @@ pub(super) struct GateChecker {
     in_flight: BTreeMap<usize, SentAttempt>,
     sent: u64,
     rate: f64,
+    /// The rate before it was lowered because of a quota that the server named.
+    full_rate: f64,
     epoch: u32,
     /// The start of the current epoch.
     epoch_since: Timestamp,
@@ -58,6 +60,7 @@ impl GateChecker {
             in_flight: BTreeMap::new(),
             sent: 0,
             rate: settings.initial_rate(),
+            full_rate: 0.0,
             epoch: 0,
             epoch_since: Timestamp::ZERO,
             tokens_reset: Timestamp::ZERO,
@@ -208,6 +211,7 @@ impl GateChecker {
         let epoch = view.gate.epoch();
         let has_changed = before.to_bits() != after.to_bits() || epoch != self.epoch;
         let is_late = attempt.sent_at < self.epoch_since;
+        let names_quota = result.outcome.hint.remaining.is_some();
         violations.require(
             !has_changed || !is_late,
             Invariant::OldEpochIsIgnored,
@@ -216,12 +220,19 @@ impl GateChecker {
         if after > before {
             let max = self.max_step(view.settings, now);
             let is_slow = result.is_accepted() && after - before <= max * (1.0 + 1e-6);
+            // It is stored with three digits.
+            let is_restored = names_quota && after <= 1.001 * self.full_rate;
+            let is_slow = is_slow || is_restored;
             violations.require(is_slow, Invariant::GrowthIsBounded, || {
                 let verdict = result.verdict;
                 format!("from {before} to {after} by {verdict:?}, at most {max} at once")
             });
         }
         if after < before {
+            self.full_rate = match names_quota {
+                true => self.full_rate.max(before),
+                false => 0.0,
+            };
             // A response that shows a queue lowers the rate by a hundredth at once.
             let is_eased = result.is_accepted() && after >= 0.99 * before * (1.0 - 1e-6);
             violations.require(

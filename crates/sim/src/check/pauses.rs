@@ -1,5 +1,7 @@
 //! Holds and breaker of one gate, computed a second time.
 
+use std::time::Duration;
+
 use policy::breaker::{BreakerSettings, BreakerState, MIN_PROBE_LOST_AFTER};
 use policy::bucket::Pause;
 use policy::gate::GateSettings;
@@ -16,6 +18,8 @@ pub(super) struct Pauses {
     hold: Timestamp,
     /// The end of the longest wait that the server named.
     directed: Timestamp,
+    /// The latest end of a quota that the server named.
+    quota_ends: Timestamp,
     breaker: BreakerState,
     open_until: Timestamp,
     /// Counts the HalfOpen periods, to recognise late probes.
@@ -32,6 +36,7 @@ impl Pauses {
         Self {
             hold: Timestamp::ZERO,
             directed: Timestamp::ZERO,
+            quota_ends: Timestamp::ZERO,
             breaker: BreakerState::Closed,
             open_until: Timestamp::ZERO,
             round: 0,
@@ -149,6 +154,14 @@ impl Pauses {
             self.directed = self.directed.max(now + wait);
             self.hold = self.hold.max(now + wait);
         }
+        let hint = &result.outcome.hint;
+        let of_requests = hint
+            .quotas
+            .as_ref()
+            .and_then(|quotas| quotas.requests?.reset);
+        for reset in [hint.reset, of_requests].into_iter().flatten() {
+            self.quota_ends = self.quota_ends.max(now + reset);
+        }
         let max_assumed = match result.outcome.response {
             UpstreamResponse::Status(403) => MAX_BAN_PAUSE_S,
             _ => MAX_ASSUMED_HOLD_S,
@@ -180,8 +193,11 @@ impl Pauses {
         if reported > self.hold {
             let assumed = reported.since(now);
             let may_assume = view.settings.strategy() == Strategy::Adaptive;
+            // The gate stores it in milliseconds.
+            let quota_ends = self.quota_ends + Duration::from_millis(1);
+            let is_bounded = assumed.as_secs_f64() <= max_assumed || reported <= quota_ends;
             violations.require(
-                may_assume && assumed.as_secs_f64() <= max_assumed,
+                may_assume && is_bounded,
                 Invariant::AssumedHoldIsBounded,
                 || format!("held for {assumed:?} without a hint"),
             );
@@ -263,7 +279,7 @@ impl Pauses {
 
 /// The wait that the server named: with a refusal or a failure, or until the reset after a success
 /// that leaves nothing.
-fn named_wait(result: &AttemptResult, is_exhausted: bool) -> Option<std::time::Duration> {
+fn named_wait(result: &AttemptResult, is_exhausted: bool) -> Option<Duration> {
     let hint = &result.outcome.hint;
     match result.verdict? {
         Verdict::Throttled | Verdict::Overloaded => hint.wait,

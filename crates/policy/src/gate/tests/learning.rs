@@ -103,34 +103,3 @@ fn undirected_throttling_counts_in_aimd_breaker_if_configured() {
         assert_eq!(bench.state(0.0), state);
     }
 }
-
-#[test]
-fn adaptive_slows_down_before_the_last_remaining_request() {
-    let mut bench = Bench::new(&[("initial_rate", "100")]);
-    let permit = bench.permit(0.0);
-    let mut outcome = quota(200, 4, 10);
-    outcome.latency = Duration::from_millis(100);
-    bench.settle(permit, 0.1, &outcome, Verdict::Success);
-    assert_eq!(bench.gate.rate(), 20.0, "four in the time of two answers");
-    assert_eq!(bench.gate.hold_until(at(0.1)), None);
-    let permit = bench.permit(0.2);
-    let mut plenty = quota(200, 400, 10);
-    plenty.latency = Duration::from_millis(100);
-    bench.settle(permit, 0.3, &plenty, Verdict::Success);
-    assert_eq!(bench.gate.rate(), 20.0, "nothing to slow down for");
-}
-
-#[test]
-fn one_fast_response_does_not_speed_up_the_remaining_requests() {
-    let mut bench = Bench::new(&[("initial_rate", "100")]);
-    let mut usual = answer(200);
-    usual.latency = Duration::from_millis(100);
-    let permit = bench.permit(0.0);
-    bench.settle(permit, 0.1, &usual, Verdict::Success);
-    let permit = bench.permit(0.2);
-    let mut fast = quota(200, 4, 10);
-    fast.latency = Duration::from_millis(20);
-    bench.settle(permit, 0.22, &fast, Verdict::Success);
-    let rate = bench.gate.rate();
-    assert!((rate - 16.0).abs() < 1e-5, "four in two and a half: {rate}");
-}

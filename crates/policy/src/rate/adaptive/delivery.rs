@@ -1,20 +1,20 @@
 //! How much the server really answers.
 
-use super::coarse::{Coarse, narrow};
+use super::coarse::{Coarse, Rough};
 use crate::time::Timestamp;
 
 /// Successes per second, over the current interval and the previous one.
 #[derive(Clone, Debug)]
 pub(super) struct Delivery {
-    before: f32,
-    count: u32,
+    before: Rough,
+    count: u16,
     since: Coarse,
 }
 
 impl Delivery {
     pub(super) fn new(now: Timestamp) -> Self {
         Self {
-            before: 0.0,
+            before: Rough::ZERO,
             count: 0,
             since: Coarse::of(now),
         }
@@ -32,7 +32,7 @@ impl Delivery {
     pub(super) fn begin_half_if_over(&mut self, now: Timestamp, half: f64) {
         let elapsed = self.since.seconds_until(now);
         if elapsed >= half {
-            self.before = narrow(f64::from(self.count) / elapsed);
+            self.before = Rough::of(f64::from(self.count) / elapsed);
             self.count = 0;
             self.since = Coarse::of(now);
         }
@@ -41,11 +41,11 @@ impl Delivery {
     pub(super) fn per_second(&self, now: Timestamp, stretch: f64) -> f64 {
         let half = stretch / 2.0;
         let elapsed = self.since.seconds_until(now);
-        (f64::from(self.before) * half + f64::from(self.count)) / (half + elapsed)
+        (self.before.get() * half + f64::from(self.count)) / (half + elapsed)
     }
 }
 
-const _: () = assert!(size_of::<Delivery>() <= 12);
+const _: () = assert!(size_of::<Delivery>() <= 8);
 
 #[cfg(test)]
 mod tests {

@@ -112,11 +112,19 @@ impl LatencyGuard {
             self.base = self.first_half();
         }
         self.slow = 0;
-        let latency = match self.base {
-            0.0 => return,
-            base => self.mean.min(MAX_RATIO * base),
-        };
-        self.begin_batch(now.after_seconds(f64::from(SETTLE_LATENCIES * latency)));
+        self.settle(now);
+    }
+
+    /// Starts a new batch when nearly all responses to the first requests after `from` have arrived.
+    pub(super) fn settle(&mut self, from: Timestamp) {
+        if self.base > 0.0 {
+            let latency = self.mean.min(MAX_RATIO * self.base);
+            let before = self.starts;
+            self.begin_batch(from.after_seconds(f64::from(SETTLE_LATENCIES * latency)));
+            if before.seconds_since(self.starts) > 0.0 {
+                self.starts = before;
+            }
+        }
     }
 
     #[inline]

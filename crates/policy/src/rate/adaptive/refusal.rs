@@ -10,7 +10,8 @@
 //! is used up, and lowering the rate does not help. One request at a time finds out when it opens
 //! again. Then the rate is what was accepted from one opening to the next. If the server names the
 //! time, the rate is chosen so that the window is used up well before its end; and rates of clients
-//! that share a window approach each other, because a lower rate is raised by more.
+//! that share a window approach each other, because a lower rate is raised by more. If it also tells
+//! the quota in headers, the gate stops in time, and this is for quotas that others use too.
 //!
 //! **Sharing.** Alone, a client is refused when it probes, always at the same place. Refusals at
 //! other places indicate other clients. Then every refusal lowers the rate by the same share, and
@@ -22,8 +23,8 @@
 use std::time::Duration;
 
 use super::super::{CeilingSource, Moment, Reaction, Why};
-use super::coarse::{Coarse, narrow};
-use super::{Adaptive, MAX_PATIENCE, MIN_PATIENCE, Phase};
+use super::coarse::{Coarse, Rough, narrow};
+use super::{Adaptive, EAGER, MAX_PATIENCE, Phase};
 use crate::gate::GateSettings;
 use crate::time::Timestamp;
 
@@ -45,11 +46,11 @@ impl Adaptive {
     pub(super) fn refused(&mut self, settings: &GateSettings, moment: Moment) -> Reaction {
         let nothing_accepted = self.streak >= 1;
         let refusals = if nothing_accepted {
-            f64::from(self.recent_refusals)
+            self.recent_refusals.get()
         } else {
             self.recent_refusals(moment.now)
         };
-        self.recent_refusals = narrow((refusals + 1.0).min(MAX_RECENT_REFUSALS));
+        self.recent_refusals = Rough::of((refusals + 1.0).min(MAX_RECENT_REFUSALS));
         self.latency.restart(moment.now);
         let (rate, wait) = if nothing_accepted {
             // It was refused, so it does not count as sent.
@@ -58,7 +59,7 @@ impl Adaptive {
             (moment.rate, Some(self.wait_while_closed(moment.rate)))
         } else {
             if self.source != CeilingSource::Window {
-                self.period *= 0.7;
+                self.period = Rough::of(0.7 * self.period.get());
             }
             let rate = self.fall(moment).max(settings.min_rate);
             self.fell_at = Coarse::of(moment.now);
@@ -90,7 +91,7 @@ impl Adaptive {
         // A wait costs more than a refusal, so the next probe comes later.
         let refusals = self.recent_refusals(moment.now) + 1.0 + 2.0 * wait;
         let rate = if self.is_window(wait, moment) {
-            self.refused_at = narrow(moment.rate);
+            self.refused_at = Rough::of(moment.rate);
             self.pace_window(wait, moment)
         } else {
             let rate = self.fall(moment);
@@ -101,7 +102,34 @@ impl Adaptive {
             self.fell_at = Coarse::of(moment.now.after_seconds(from));
             rate
         };
-        self.recent_refusals = narrow(refusals.min(MAX_RECENT_REFUSALS));
+        self.recent_refusals = Rough::of(refusals.min(MAX_RECENT_REFUSALS));
+        self.fell_number = moment.admitted;
+        self.latency.restart(moment.now);
+        Reaction::lower(rate.max(settings.min_rate), Why::Directed)
+    }
+
+    /// A quota that the server's headers tell is used up before its end, by others too or because the
+    /// client was too fast to see it.
+    pub(super) fn used_up(
+        &mut self,
+        settings: &GateSettings,
+        wait: Duration,
+        refused: bool,
+        moment: Moment,
+    ) -> Reaction {
+        let seconds = wait.as_secs_f64();
+        if seconds * moment.rate <= 3.0 {
+            return match refused {
+                true => self.directed(settings, wait, moment),
+                false => Reaction::default(),
+            };
+        }
+        if refused {
+            self.refused_at = Rough::of(moment.rate);
+            let refusals = self.recent_refusals(moment.now) + 1.0;
+            self.recent_refusals = Rough::of(refusals.min(MAX_RECENT_REFUSALS));
+        }
+        let rate = self.pace_window(seconds, moment);
         self.fell_number = moment.admitted;
         self.latency.restart(moment.now);
         Reaction::lower(rate.max(settings.min_rate), Why::Directed)
@@ -132,10 +160,10 @@ impl Adaptive {
             let factor = 4.0 * open / cycle * (300.0 / moment.rate).powf(0.4);
             moment.rate * factor.clamp(0.25, 4.0)
         };
-        let rate = paced.max(1.5 * quota / cycle).min(f64::from(self.ban_cap));
+        let rate = paced.max(1.5 * quota / cycle).min(self.ban_cap.get());
         self.opened_at = opens_at;
         self.opened_succeeded = moment.succeeded;
-        self.period = narrow(cycle);
+        self.period = Rough::of(cycle);
         self.set_ceiling(rate, CeilingSource::Window);
         self.phase = Phase::Rising;
         self.since = opens_at;
@@ -151,24 +179,59 @@ impl Adaptive {
         let now = Coarse::of(moment.now);
         let quota = moment.succeeded.wrapping_sub(self.opened_succeeded);
         let was_closed_for = now.seconds_since(self.fell_at);
-        if self.is_shared() || was_closed_for < 2.0 || quota < 10 {
+        if self.is_shared() || was_closed_for < 2.0 {
             return None;
         }
+        if quota < 10 {
+            return self.refilled(settings, was_closed_for, moment);
+        }
         let cycle = now.seconds_since(self.opened_at).max(0.1);
-        let measured = (f64::from(quota) / cycle).max(settings.min_rate);
+        let mut measured = (f64::from(quota) / cycle).max(settings.min_rate);
         self.opened_at = now;
         self.opened_succeeded = moment.succeeded;
         self.fell_at = now;
         self.fell_number = moment.admitted;
-        self.period = narrow(cycle);
         if measured >= moment.rate {
+            self.is_opening_known = true;
             return Some(Reaction::default());
         }
+        if self.is_opening_known || was_closed_for > 0.5 * cycle {
+            self.period = Rough::of(cycle);
+        } else {
+            // It may have been slow for most of the time: the limit is between the mean and the rate.
+            measured = (measured * moment.rate).sqrt();
+        }
+        self.is_opening_known = true;
         self.set_ceiling(measured, CeilingSource::Window);
-        self.confirmed = 0.0;
+        self.confirmed = Rough::ZERO;
         self.enter(Phase::Rising, moment.now);
         let rate = (0.95 * measured).max(settings.min_rate);
         Some(Reaction::lower(rate, Why::Throttled))
+    }
+
+    /// The first success after everything was refused for `seconds`, of a client that has sent little:
+    /// a bucket has a token again. The limit is about one token in this time, or more, because the
+    /// client did not try all the time. So the search begins again, close to it.
+    fn refilled(
+        &mut self,
+        settings: &GateSettings,
+        seconds: f64,
+        moment: Moment,
+    ) -> Option<Reaction> {
+        if moment.succeeded > MAX_SUCCEEDED_NEW {
+            return None;
+        }
+        let rate = (REFILLED / seconds).max(settings.min_rate);
+        if rate >= moment.rate {
+            return None;
+        }
+        self.search();
+        self.fell_at = Coarse::of(moment.now);
+        self.fell_number = moment.admitted;
+        Some(Reaction {
+            drain: true,
+            ..Reaction::lower(rate, Why::Throttled)
+        })
     }
 
     /// The server has banned this client: a pause that grows with every ban, one request to see
@@ -177,15 +240,15 @@ impl Adaptive {
     pub(super) fn banned(&mut self, settings: &GateSettings, moment: Moment) -> Reaction {
         let pause = BAN_PAUSES[usize::from(self.bans).min(BAN_PAUSES.len() - 1)];
         self.bans = self.bans.saturating_add(1);
-        let is_still_banned = self.ban_cap.is_finite() && self.is_probing_blind();
+        let is_still_banned = self.ban_cap.get().is_finite() && self.is_probing_blind();
         let cap = if is_still_banned {
-            f64::from(self.ban_cap)
+            self.ban_cap.get()
         } else {
-            let provoked_by = f64::from(self.refused_at).max(moment.rate);
+            let provoked_by = self.refused_at.get().max(moment.rate);
             let known = 0.9 * f64::from(self.ceiling);
             (0.5 * provoked_by).min(known).max(settings.min_rate)
         };
-        self.ban_cap = narrow(cap);
+        self.ban_cap = Rough::of(cap);
         self.set_ceiling(cap, CeilingSource::Ban);
         self.enter(Phase::Rising, moment.now);
         self.streak = self.streak.max(2);
@@ -200,15 +263,15 @@ impl Adaptive {
 
     /// Whether a 403 now means a ban.
     pub(crate) fn was_refused_lately(&self, now: Timestamp) -> bool {
-        let is_still_banned = self.ban_cap.is_finite() && self.is_probing_blind();
+        let is_still_banned = self.ban_cap.get().is_finite() && self.is_probing_blind();
         let is_lately = Coarse::of(now).seconds_since(self.fell_at) < 120.0;
-        is_still_banned || self.refused_at > 0.0 && is_lately
+        is_still_banned || self.refused_at.get() > 0.0 && is_lately
     }
 
     /// Counts a refusal of an earlier epoch: a server that bans counts it too.
     pub(crate) fn late_refusal(&mut self) {
         self.recent_refusals =
-            narrow((f64::from(self.recent_refusals) + 1.0).min(MAX_RECENT_REFUSALS));
+            Rough::of((self.recent_refusals.get() + 1.0).min(MAX_RECENT_REFUSALS));
     }
 
     /// Seconds until a refusal would not add to others of late.
@@ -222,7 +285,7 @@ impl Adaptive {
     /// Refusals of late. Each counts for [`REFUSAL_SECONDS`], one after the other.
     fn recent_refusals(&self, now: Timestamp) -> f64 {
         let elapsed = Coarse::of(now).seconds_since(self.fell_at).max(0.0);
-        (f64::from(self.recent_refusals) - elapsed / REFUSAL_SECONDS).max(0.0)
+        (self.recent_refusals.get() - elapsed / REFUSAL_SECONDS).max(0.0)
     }
 
     fn sent(&self, moment: Moment) -> Sent {
@@ -239,17 +302,22 @@ impl Adaptive {
         let rate = moment.rate;
         let sent = self.sent(moment);
         let is_probe = self.phase == Phase::Probing;
-        self.refused_at = narrow(rate);
+        self.refused_at = Rough::of(rate);
         let lowered = match self.has_ceiling() {
             false => self.fall_from_search(moment, &sent),
             true => {
+                let before = f64::from(self.ceiling);
                 let ceiling = self.ceiling_after(rate, &sent);
+                if self.probe_refused_at.get() > 0.0 && ceiling < HAS_FALLEN * before && rate >= 2.0
+                {
+                    self.patience = EAGER;
+                }
                 self.ceiling = narrow(ceiling);
                 FALL * ceiling
             }
         };
         if is_probe {
-            self.probe_refused_at = narrow(rate);
+            self.probe_refused_at = Rough::of(rate);
         }
         self.unstable = self.unstable.saturating_add(1);
         self.enter(Phase::Rising, moment.now);
@@ -258,12 +326,13 @@ impl Adaptive {
 
     fn fall_from_search(&mut self, moment: Moment, sent: &Sent) -> f64 {
         let (ceiling, factor) = if sent.requests < 8.0 {
-            (0.5 * moment.rate, 1.0)
+            let factor = if moment.rate < 1.0 { FALL_SLOW } else { 0.5 };
+            (factor * moment.rate, 1.0)
         } else {
             let delivered = 0.88 * self.delivered(moment);
             (delivered.min(moment.rate), 0.65)
         };
-        let ceiling = ceiling.min(f64::from(self.ban_cap));
+        let ceiling = ceiling.min(self.ban_cap.get());
         self.set_ceiling(ceiling, CeilingSource::Estimated);
         factor * ceiling
     }
@@ -271,18 +340,18 @@ impl Adaptive {
     /// The new ceiling after a refusal at `rate`.
     fn ceiling_after(&mut self, rate: f64, sent: &Sent) -> f64 {
         let measured = sent.per_second();
-        let confirmed = f64::from(self.confirmed);
+        let confirmed = self.confirmed.get();
         let is_probe = self.phase == Phase::Probing;
         let was_guess = self.is_guess();
         self.judge_sharing(rate, sent);
         self.source = CeilingSource::Measured;
-        let ceiling = if self.ban_cap.is_finite() {
-            self.ban_cap = narrow(0.5 * rate);
+        let ceiling = if self.ban_cap.get().is_finite() {
+            self.ban_cap = Rough::of(0.5 * rate);
             0.5 * rate
         } else if self.is_shared() {
             0.85 * rate
         } else if rate < 1.01 * confirmed {
-            self.confirmed = 0.0;
+            self.confirmed = Rough::ZERO;
             measured
         } else if was_guess && measured < confirmed {
             self.bisect(confirmed, rate, 1.1)
@@ -315,33 +384,46 @@ impl Adaptive {
     fn judge_sharing(&mut self, rate: f64, sent: &Sent) {
         let is_probe = self.phase == Phase::Probing;
         let measured = sent.per_second();
-        let before = f64::from(self.measured);
+        let before = self.measured.get();
         let enough = sent.requests >= 10.0;
-        self.measured = if enough { narrow(measured) } else { 0.0 };
+        self.measured = match enough {
+            true => Rough::of(measured),
+            false => Rough::ZERO,
+        };
         // Alone, the same is measured every time.
         let is_steady = enough && (measured - before).abs() < (0.03 + 1.0 / sent.requests) * before;
         if is_steady {
             self.sharing = self.sharing.saturating_sub(1);
         }
-        let last = f64::from(self.probe_refused_at);
+        let last = self.probe_refused_at.get();
         let is_unexpected = if is_probe {
             !is_steady && last > 0.0 && (rate - last).abs() > (0.15 + 0.5 / rate) * last
         } else {
-            rate < 0.97 * f64::from(self.confirmed) || self.unstable >= MAX_UNSTABLE
+            rate < 0.97 * self.confirmed.get() || self.unstable >= MAX_UNSTABLE
         };
         if is_unexpected {
             self.sharing = (self.sharing + 2).min(MAX_SHARING);
-            self.patience = MIN_PATIENCE;
-            self.confirmed = 0.0;
+            self.patience = self.patience.min(0);
+            self.confirmed = Rough::ZERO;
         } else if !is_probe && !self.is_guess() && sent.requests >= 20.0 {
             self.sharing = (self.sharing + 1).min(MAX_SHARING);
         } else if is_probe && self.sharing > 0 {
             self.sharing -= 1;
         } else if is_probe {
-            self.patience = self.patience.saturating_mul(2).min(MAX_PATIENCE);
+            self.patience = (self.patience + 1).min(MAX_PATIENCE);
         }
     }
 }
+
+/// A new ceiling below this share of the last one: the limit has fallen.
+const HAS_FALLEN: f64 = 0.8;
+
+/// A client that has not had more successes is new.
+const MAX_SUCCEEDED_NEW: u32 = 10;
+/// The rate after a bucket had its first token, in tokens of the time it took.
+const REFILLED: f64 = 1.5;
+/// Below one per second the search grows by a quarter with each response, so the limit is not further below.
+const FALL_SLOW: f64 = 0.8;
 
 /// The rate after a refusal, relative to the new ceiling: a bucket saves a few tokens.
 const FALL: f64 = 0.85;
