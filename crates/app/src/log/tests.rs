@@ -151,7 +151,7 @@ fn write_all(log: &Log, text: &str) {
 }
 
 /// How many events [`write_all`] writes.
-const ALL: usize = 27;
+const ALL: usize = 28;
 
 fn paused<'a>(pool: &'a str, endpoint: &'a str, until: Timestamp) -> Event<'a> {
     Event::EndpointPaused {

@@ -1,6 +1,7 @@
 //! `tidegate run` with real processes: what is printed, exit codes, journal, bad input.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 
@@ -311,18 +312,23 @@ fn second_signal_ends_what_is_in_flight() {
 #[test]
 fn nothing_is_left_of_a_run_that_is_killed() {
     let folder = tempfile::tempdir().unwrap();
-    let pid = folder.path().join("pid");
-    let script = format!("sleep 600 & echo $! > {}; wait", pid.display());
-    let mut child = tidegate("run x -- sh -c");
+    let [first, second] = ["first", "second"].map(|item| folder.path().join(item));
+    let script = format!(
+        "if [ $0 = second ]; then echo > {}; else sleep 600 & echo $! > {}; wait; fi",
+        second.display(),
+        first.display()
+    );
+    let mut child = tidegate("run -j 2 first second -- sh -c");
     let child = child.args([script.as_str(), "{}"]);
     let mut child = child.stdin(Stdio::null()).spawn().unwrap();
-    let read = || fs::read_to_string(&pid).unwrap_or_default();
-    while !read().ends_with('\n') {
+    let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
+    // Once the second program has started, the first one is guarded.
+    while !read(&first).ends_with('\n') || !read(&second).ends_with('\n') {
         thread::yield_now();
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    wait_until_gone(&read());
+    wait_until_gone(&read(&first));
 }
 
 /// What a terminal of this width is sent while a gap is waited for, without colours.

@@ -346,13 +346,13 @@ fn simulate_compares_several_strategies() {
     api.toml: 70s of virtual time, seed 7
 
     strategy  goodput  settled  refused  sent  latency    p99  to 90 %  bans  breaker  early
-    adaptive   93.3 %  104.0 %   1.47 %   819     89ms  128ms     0.8s     0        2      0
+    adaptive   93.4 %  104.0 %   1.46 %   821     89ms  128ms     0.8s     0        2      0
     aimd       78.7 %  107.0 %   2.30 %   695     91ms  138ms     5.2s     0        0      0
     fixed:20  101.2 %  100.0 %  32.64 %  1305     90ms  130ms     0.0s     0        3      0
     none      102.0 %  100.0 %  86.55 %  8221     90ms  128ms     0.0s     0        0      0
 
     strategy      outage  sent  recovery
-    adaptive  40s to 45s    13      3.7s
+    adaptive  40s to 45s    13      3.6s
     aimd      40s to 45s     9     11.8s
     fixed:20  40s to 45s    16      0.0s
     none      40s to 45s   236      0.0s
@@ -364,7 +364,7 @@ fn simulate_compares_several_strategies() {
     none          20s          20.1s
 
     strategy  at the end
-    adaptive  searching from 15.3/s upwards: more is accepted than before
+    adaptive  searching from 17.3/s upwards: more is accepted than before
     aimd      at 6.91/s, raised: responses are fast and none is refused
     fixed:20  staying at 20/s, a fixed rate
     ");
@@ -491,8 +491,8 @@ fn simulate_reads_an_upstream_from_a_flag() {
     adaptive      10s           0.0s
 
     strategy  client  at the end
-    adaptive       1  rising from 7.57/s to a limit of 8.91/s, above which responses became slow
-    adaptive       2  rising from 8.64/s to a limit of 10.2/s, above which responses became slow
+    adaptive       1  rising from 7.57/s to a limit of 8.9/s, above which responses became slow
+    adaptive       2  rising from 8.65/s to a limit of 10.2/s, above which responses became slow
     "#
     );
 }
