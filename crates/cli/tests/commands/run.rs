@@ -495,7 +495,7 @@ fn every_item_is_done_once_whenever_it_is_killed() {
 }
 
 /// Items of a journal that have started, and those that have ended.
-fn journalled(journal: &std::path::Path) -> (Vec<String>, Vec<String>) {
+fn journalled(journal: &Path) -> (Vec<String>, Vec<String>) {
     let text = fs::read_to_string(journal).unwrap_or_default();
     let (mut started, mut ended) = (Vec::new(), Vec::new());
     for line in text.lines() {
@@ -512,11 +512,11 @@ fn journalled(journal: &std::path::Path) -> (Vec<String>, Vec<String>) {
     (started, ended)
 }
 
-fn finished_items(journal: &std::path::Path) -> Vec<String> {
+fn finished_items(journal: &Path) -> Vec<String> {
     journalled(journal).1
 }
 
-fn unfinished_items(journal: &std::path::Path) -> Vec<String> {
+fn unfinished_items(journal: &Path) -> Vec<String> {
     let (started, ended) = journalled(journal);
     started
         .into_iter()
