@@ -4,11 +4,15 @@
 //! their times; gates that are made a moment after a round began are not idle in the last round
 //! before the clock stops, so all of them are left for the slices that are timed here.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use tidegate::{Limiter, ManualClock};
+use tidegate::clock::{TimeSource, WakeGuard};
+use tidegate::{Clock, Limiter, Timestamp};
 
-use crate::keys::{self, write_key};
+use crate::keys::write_key;
 use crate::others::time_ready;
 use crate::ours::{self, DEFAULT};
 
@@ -31,23 +35,42 @@ pub(crate) fn measure(gates: usize) -> Eviction {
 }
 
 fn measure_once(gates: usize) -> Eviction {
-    let clock = ManualClock::new();
-    let limiter = ours::builder(DEFAULT).clock(clock.clock()).build();
-    // The first gate begins the rounds, one every 0.94 s.
-    attempt(&limiter, &keys::key(gates));
-    clock.advance(Duration::from_millis(100));
+    let now = SilentClock::default();
+    let limiter = ours::builder(DEFAULT)
+        .clock(Clock::custom(now.clone()))
+        .build();
     let mut key = String::new();
     for number in 0..gates {
         write_key(&mut key, number);
         attempt(&limiter, &key);
     }
     // `idle_after` is two minutes.
-    clock.advance(Duration::from_millis(120_200));
+    now.set(Duration::from_secs(121));
     let left = limiter.gates();
     assert!(left >= gates, "only {left} gates are left for the slices");
     let slices = time_slices(&limiter);
     assert_eq!(limiter.gates(), 0, "all gates were idle");
     summary(&slices, left)
+}
+
+/// A clock that wakes nobody, so that only the slices below evict.
+#[derive(Clone, Debug, Default)]
+struct SilentClock(Arc<AtomicU64>);
+
+impl SilentClock {
+    fn set(&self, now: Duration) {
+        self.0.store(now.as_millis() as u64, Ordering::Relaxed);
+    }
+}
+
+impl TimeSource for SilentClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.0.load(Ordering::Relaxed))
+    }
+
+    fn wake_at(&self, _at: Timestamp, _waker: Waker) -> WakeGuard {
+        Box::new(())
+    }
 }
 
 /// Evicts until all shards have had their turn, from the first to the last.
