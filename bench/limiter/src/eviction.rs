@@ -53,7 +53,7 @@ fn measure_once(gates: usize) -> Eviction {
     summary(&slices, left)
 }
 
-/// A clock that wakes nobody, so that only the slices below evict.
+/// A clock without timers, so that only the slices below evict.
 #[derive(Clone, Debug, Default)]
 struct SilentClock(Arc<AtomicU64>);
 

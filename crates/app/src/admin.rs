@@ -33,10 +33,10 @@ mod samples;
 mod settings;
 mod sign_in;
 mod simulate;
-mod strangers;
 mod summary;
 mod test_tool;
 mod token;
+mod unauthenticated;
 mod waiting;
 
 pub use demo::TourGuide;

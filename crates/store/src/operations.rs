@@ -129,8 +129,8 @@ pub trait OperationQueue: fmt::Debug + Send + Sync {
     fn export(&self, after: u64, limit: usize) -> QueueFuture<Vec<ExportedOperation>>;
 
     /// Stores operations of another queue, all or none, and returns how many. One whose id, or whose
-    /// client and key, are stored already is left out. What was running waits again: nobody sends it
-    /// any more.
+    /// client and key, are stored already is left out. What was running waits again: no node
+    /// has its claim any more.
     fn import(&self, operations: Vec<ExportedOperation>, now: WallTime) -> QueueFuture<usize>;
 
     /// Deletes operations with all that is stored about them, in whatever state they are.

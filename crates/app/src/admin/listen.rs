@@ -29,8 +29,8 @@ use super::guard::{Access, Guard};
 use super::key_path;
 use super::problem::{PROBLEM, Refused};
 use super::sign_in::Cookies;
-use super::strangers::{Stranger, Strangers};
 use super::token::{Token, TokenError};
+use super::unauthenticated::{UnauthenticatedConnection, UnauthenticatedConnections};
 use crate::gateway::RequestTrails;
 use crate::host_check::AcceptedHosts;
 use crate::jobs::{Jobs, StatusClient};
@@ -178,7 +178,7 @@ async fn accept(listener: TcpListener, shared: Arc<Listener>, mut stop: watch::R
         return;
     };
     let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    let strangers = Arc::new(Strangers::default());
+    let unauthenticated = Arc::new(UnauthenticatedConnections::default());
     let stopping = stop.clone();
     tokio::spawn(record(Arc::clone(&shared.admin)));
     let work = async {
@@ -188,17 +188,17 @@ async fn accept(listener: TcpListener, shared: Arc<Listener>, mut stop: watch::R
                 continue;
             };
             if slots.available_permits() == 0 {
-                strangers.close_oldest();
+                unauthenticated.close_oldest();
             }
             let Ok(slot) = Arc::clone(&slots).acquire_owned().await else {
                 return;
             };
             let (shared, stopping) = (Arc::clone(&shared), stopping.clone());
-            let stranger = Strangers::enter(&strangers);
+            let connection = UnauthenticatedConnections::add(&unauthenticated);
             tokio::spawn(async move {
                 tokio::select! {
-                    () = shared.serve(stream, peer.ip(), &stranger, stopping) => {}
-                    () = stranger.is_closed() => {}
+                    () = shared.serve(stream, peer.ip(), &connection, stopping) => {}
+                    () = connection.closed() => {}
                 }
                 drop(slot);
             });
@@ -241,13 +241,13 @@ impl Listener {
         self: Arc<Self>,
         stream: TcpStream,
         peer: IpAddr,
-        stranger: &Stranger,
+        connection: &UnauthenticatedConnection,
         mut stop: watch::Receiver<bool>,
     ) {
         _ = stream.set_nodelay(true);
         let service = service_fn(|request| {
             let shared = Arc::clone(&self);
-            async move { Ok::<_, Infallible>(shared.answer(request, peer, stranger).await) }
+            async move { Ok::<_, Infallible>(shared.answer(request, peer, connection).await) }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -268,7 +268,7 @@ impl Listener {
         &self,
         mut request: Request<Incoming>,
         peer: IpAddr,
-        stranger: &Stranger,
+        connection: &UnauthenticatedConnection,
     ) -> Response {
         let checked = self.guard().check(&request);
         let mut answer = match (checked, self.exchange_token(&request)) {
@@ -276,7 +276,7 @@ impl Listener {
             (Ok(_), Some(redirect)) => redirect,
             (Ok(access), None) => {
                 if access != Access::Free {
-                    stranger.is_known();
+                    connection.leave();
                 }
                 key_path::join(&mut request);
                 let extensions = request.extensions_mut();

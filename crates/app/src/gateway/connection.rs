@@ -53,7 +53,7 @@ const SERVING: u8 = 1;
 /// hyper has all of a response, and may not have flushed it.
 const FLUSHING: u8 = 2;
 
-/// Whether the client is there is not known, and nobody asks.
+/// Whether the client is still connected is not known, and no request needs it.
 const UNASKED: u8 = 0;
 /// It is asked for.
 const ASKED: u8 = 1;

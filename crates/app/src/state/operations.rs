@@ -97,8 +97,8 @@ impl State {
         self.store.shares_operations()
     }
 
-    /// A warning about operations in the data folder that nobody delivers, because those in a database
-    /// are delivered.
+    /// A warning about operations in the data folder that are not delivered, because those in a
+    /// database are.
     pub(super) fn left_behind(&self) -> Option<String> {
         let left = self.store.own_operations().counts().unresolved();
         let configuration = self.configuration();

@@ -2,7 +2,7 @@
 //!
 //! Streams share the window of their connection, so a client that stops reading its response could
 //! keep the responses of all others from coming. Here the window of a stream is small, and that of a
-//! connection has room for all its streams: a response that nobody reads holds up only itself. Where
+//! connection has room for all its streams: a response that is not read delays no other. Where
 //! the server allows fewer streams, or all are in use, a further connection is opened, up to a bound;
 //! past that a request waits until a stream is free.
 

@@ -157,8 +157,8 @@ impl Gate {
     /// The rate that the rest of the quota allows; infinite if there is no reason to slow down.
     ///
     /// A quota of seconds is paced: otherwise much of it would be lost between its end and the first
-    /// response that tells the next one. A longer one is used at full speed, because who has little to
-    /// send should not wait. If others use it too, what they take is known only from responses, and
+    /// response that tells the next one. A longer one is used at full speed, so that a client
+    /// with little to send does not wait. If others use it too, what they take is known only from responses, and
     /// the last requests are spread over the time of two responses: then the gate learns which request
     /// is the last before it sends another.
     fn quota_pace(&self, quota: &Quota, left: u32, seconds: f64, latency: Duration) -> f64 {

@@ -2,7 +2,7 @@
 //!
 //! A server elsewhere is reached over TLS with a certificate that is checked, unless the URL says
 //! `sslmode=disable`: operations carry credentials of others. One on this machine is not, because the
-//! packages of distributions come with a certificate that nobody signed.
+//! packages of distributions come with a self-signed certificate.
 
 use std::fmt;
 use std::path::PathBuf;

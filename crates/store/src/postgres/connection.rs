@@ -29,7 +29,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects. Messages of the server that nobody asked for are passed to `listener`.
+    /// Connects. Messages of the server that answer no query are passed to `listener`.
     pub(super) async fn open(
         address: &DatabaseAddress,
         faults: &Faults,

@@ -1,7 +1,7 @@
 //! The tables, in a schema of their own, and how a database of an older version gets those of today.
 //!
-//! Nodes that start at the same time take the steps one after the other, under a lock; whoever comes
-//! later finds them taken. A step is never changed once it was released: what comes later is a step
+//! Nodes that start at the same time take the steps one after the other, under a lock; a later node
+//! finds them taken. A step is never changed once it was released: what comes later is a step
 //! of its own. Nodes of the version before still run meanwhile, so a step only adds.
 
 use std::time::Duration;

@@ -502,7 +502,7 @@ mod failing {
         let server = PrivatePostgres::start();
         let node = Node::on(&server);
         node.insert("a");
-        // As if the answer to the commit were lost: nobody knows the claim.
+        // As if the answer to the commit were lost: no node knows the claim.
         drop(node.claim(0, 1));
         wait(node.queue().heartbeat(Vec::new(), lease(20))).unwrap();
         let swept = wait(node.queue().sweep(at(30), 10)).unwrap();

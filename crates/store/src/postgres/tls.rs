@@ -93,7 +93,7 @@ impl<S> tokio_postgres::tls::TlsStream for Encrypted<S>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    /// None: the certificate is checked, so nobody stands between.
+    /// None: checking the certificate already prevents a server in between.
     fn channel_binding(&self) -> ChannelBinding {
         ChannelBinding::none()
     }

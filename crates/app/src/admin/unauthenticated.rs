@@ -1,5 +1,5 @@
-//! Connections that have shown no credential yet. There is room for so many connections, and whoever can
-//! connect could take it all: when it is used up, the oldest of these makes room for the next.
+//! Connections that have shown no credential yet. The number of connections is bounded, and any local
+//! program can open them: when all are in use, the oldest of these is closed for the next.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 /// All connections without a credential, the oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Strangers(Mutex<Entered>);
+pub(super) struct UnauthenticatedConnections(Mutex<Entered>);
 
 #[derive(Debug, Default)]
 struct Entered {
@@ -18,24 +18,24 @@ struct Entered {
 
 /// One connection.
 #[derive(Debug)]
-pub(super) struct Stranger {
+pub(super) struct UnauthenticatedConnection {
     number: u64,
     closed: Arc<Notify>,
-    strangers: Arc<Strangers>,
+    unauthenticated: Arc<UnauthenticatedConnections>,
 }
 
-impl Strangers {
+impl UnauthenticatedConnections {
     /// A new connection.
-    pub(super) fn enter(strangers: &Arc<Self>) -> Stranger {
+    pub(super) fn add(unauthenticated: &Arc<Self>) -> UnauthenticatedConnection {
         let closed = Arc::new(Notify::new());
-        let mut entered = strangers.lock();
+        let mut entered = unauthenticated.lock();
         let number = entered.next;
         entered.next += 1;
         entered.connections.insert(number, Arc::clone(&closed));
-        Stranger {
+        UnauthenticatedConnection {
             number,
             closed,
-            strangers: Arc::clone(strangers),
+            unauthenticated: Arc::clone(unauthenticated),
         }
     }
 
@@ -51,20 +51,20 @@ impl Strangers {
     }
 }
 
-impl Stranger {
-    /// It has shown a credential, and stays.
-    pub(super) fn is_known(&self) {
-        self.strangers.lock().connections.remove(&self.number);
+impl UnauthenticatedConnection {
+    /// It has shown a credential, and is not closed for others any more.
+    pub(super) fn leave(&self) {
+        self.unauthenticated.lock().connections.remove(&self.number);
     }
 
     /// Waits until it is closed.
-    pub(super) async fn is_closed(&self) {
+    pub(super) async fn closed(&self) {
         self.closed.notified().await;
     }
 }
 
-impl Drop for Stranger {
+impl Drop for UnauthenticatedConnection {
     fn drop(&mut self) {
-        self.is_known();
+        self.leave();
     }
 }
