@@ -4,6 +4,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use tokio::io::{AsyncRead, AsyncReadExt};
+
 pub(crate) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
 pub(crate) const RESET: u8 = 3;
@@ -27,6 +29,17 @@ pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
     frame.extend(stream.to_be_bytes());
     frame.extend(payload);
     frame
+}
+
+/// The kind, flags and stream of the next frame; `None` at the end of the connection.
+pub(crate) async fn read_frame(stream: &mut (impl AsyncRead + Unpin)) -> Option<(u8, u8, u32)> {
+    let mut head = [0; 9];
+    stream.read_exact(&mut head).await.ok()?;
+    let [high, middle, low, kind, flags, id @ ..] = head;
+    let length = u32::from_be_bytes([0, high, middle, low]);
+    let mut payload = vec![0; length as usize];
+    stream.read_exact(&mut payload).await.ok()?;
+    Some((kind, flags, u32::from_be_bytes(id)))
 }
 
 /// The headers of a request, each written out.

@@ -20,7 +20,7 @@ use tokio_rustls::server::TlsStream;
 
 use crate::frames::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, GO_AWAY, HEADERS, PING, RESET, SETTINGS,
-    WINDOW_UPDATE, block, frame,
+    WINDOW_UPDATE, block, frame, read_frame,
 };
 use crate::support::{Fixture, OPEN, pause, pool, request, until};
 use crate::tls::{listen, trusting};
@@ -178,7 +178,7 @@ const CASES: &[Case] = &[
         false,
     ),
     (
-        "headers of a stream that nobody opened",
+        "headers of a stream that was not opened",
         Unreachable,
         |id| only(id + 100, &[(":status", "200")]),
         false,
@@ -214,7 +214,7 @@ const CASES: &[Case] = &[
         false,
     ),
     (
-        "a push that nobody allowed",
+        "a push that was not allowed",
         Unreachable,
         |id| {
             let promise = [&2_u32.to_be_bytes()[..], &block(&[(":method", "GET")])].concat();
@@ -321,19 +321,12 @@ async fn serve(
     }
     _ = stream.write_all(&frame(SETTINGS, 0, 0, &[])).await;
     loop {
-        let mut head = [0; 9];
-        if stream.read_exact(&mut head).await.is_err() {
+        let Some((kind, flags, id)) = read_frame(&mut stream).await else {
             return;
-        }
-        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
-        let id = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
-        let mut payload = vec![0; length as usize];
-        if stream.read_exact(&mut payload).await.is_err() {
-            return;
-        }
-        let is_first = head[3] == HEADERS && seen.fetch_add(1, Ordering::SeqCst) == 0;
-        let bytes = match head[3] {
-            SETTINGS if head[4] == 0 => frame(SETTINGS, 1, 0, &[]),
+        };
+        let is_first = kind == HEADERS && seen.fetch_add(1, Ordering::SeqCst) == 0;
+        let bytes = match kind {
+            SETTINGS if flags == 0 => frame(SETTINGS, 1, 0, &[]),
             HEADERS if is_first => answer(id),
             HEADERS => only(id, &[(":status", "200")]),
             _ => continue,

@@ -1,4 +1,4 @@
-//! Clients that send or read slowly, or not at all: they cost little and hold up nobody else.
+//! Clients that send or read slowly, or not at all: they cost little and delay no other client.
 
 use std::time::Duration;
 

@@ -24,7 +24,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::frames::{GO_AWAY, HEADERS, RESET, SETTINGS, frame};
+use crate::frames::{GO_AWAY, HEADERS, RESET, SETTINGS, frame, read_frame};
 use crate::support::{Fixture, OPEN, closed_port, free, in_child_with, mock, pause, pool, request};
 
 /// Runs a test in a process that trusts the certificate of `localhost` in the given folder.
@@ -225,18 +225,11 @@ async fn by_frames(mut stream: TlsStream<TcpStream>, refuse: impl Fn(u32) -> Opt
     }
     _ = stream.write_all(&frame(SETTINGS, 0, 0, &[])).await;
     loop {
-        let mut head = [0; 9];
-        if stream.read_exact(&mut head).await.is_err() {
+        let Some((kind, flags, id)) = read_frame(&mut stream).await else {
             return;
-        }
-        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
-        let id = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
-        let mut payload = vec![0; length as usize];
-        if stream.read_exact(&mut payload).await.is_err() {
-            return;
-        }
-        let answer = match head[3] {
-            SETTINGS if head[4] == 0 => frame(SETTINGS, 1, 0, &[]),
+        };
+        let answer = match kind {
+            SETTINGS if flags == 0 => frame(SETTINGS, 1, 0, &[]),
             // 0x88 is `:status: 200`, and 5 says that this is all there is.
             HEADERS => refuse(id).unwrap_or_else(|| frame(HEADERS, 5, id, &[0x88])),
             _ => continue,
