@@ -1,6 +1,14 @@
 //! Quotas that response headers tell.
 
 use super::*;
+use crate::rate::CeilingSource;
+
+impl Bench {
+    /// How the limit was learned, as far as it is known.
+    fn ceiling_source(&self) -> Option<CeilingSource> {
+        self.gate.learned(&self.settings, at(0.0))?.source
+    }
+}
 
 /// A gate at 100 per second that has sent one request.
 fn bench() -> (Bench, Permit) {
@@ -44,6 +52,29 @@ fn last_requests_are_spread_over_two_responses_if_others_use_the_quota() {
     bench.settle(third, 0.4, &quota(200, 400, 10), Verdict::Success);
     assert_eq!(bench.gate.rate(), 100.0, "it is renewed");
     assert_eq!(bench.gate.record(at(0.4)).rate, 100.0);
+    assert_eq!(bench.gate.why, Why::QuotaRenewed);
+}
+
+#[test]
+fn quota_that_others_use_up_is_a_window() {
+    let (mut bench, first) = bench();
+    let second = bench.permit(0.02);
+    bench.settle(first, 0.1, &quota(200, 99, 10), Verdict::Success);
+    assert_eq!(bench.ceiling_source(), None);
+    bench.settle(second, 0.12, &quota(200, 0, 10), Verdict::Success);
+    assert_eq!(bench.ceiling_source(), Some(CeilingSource::Window));
+    assert_eq!(bench.decide(0.2), "wait hold 10.12");
+}
+
+#[test]
+fn holds_until_the_earliest_end_that_was_named() {
+    let (mut bench, first) = bench();
+    let second = bench.permit(0.02);
+    bench.settle(first, 0.1, &quota(200, 4, 10), Verdict::Success);
+    // Rounded up by the server, as all times in whole seconds are.
+    bench.settle(second, 0.9, &quota(200, 3, 10), Verdict::Success);
+    let _ = [1.0, 1.1, 1.2].map(|seconds| bench.permit(seconds));
+    assert_eq!(bench.decide(1.3), "wait hold 10.1");
 }
 
 #[test]
@@ -56,19 +87,27 @@ fn quota_of_seconds_is_paced() {
 }
 
 #[test]
-fn refusal_at_the_end_of_a_quota_keeps_what_was_learned() {
-    let (mut bench, first) = bench();
-    let second = bench.permit(0.02);
-    let third = bench.permit(0.04);
-    bench.settle(first, 0.1, &quota(200, 99, 10), Verdict::Success);
-    bench.settle(second, 0.12, &quota(200, 4, 10), Verdict::Success);
-    let mut refusal = quota(429, 0, 10);
-    refusal.hint.wait = refusal.hint.reset;
-    bench.settle(third, 0.14, &refusal, Verdict::Throttled);
-    assert_eq!(bench.gate.hold_until(at(0.14)), Some(at(10.14)));
-    let fourth = bench.permit(10.2);
-    bench.settle(fourth, 10.3, &quota(200, 400, 10), Verdict::Success);
-    assert!(bench.gate.rate() > 16.0, "{}", bench.gate.rate());
+fn refusal_at_the_end_of_a_known_quota_is_the_end_of_a_window() {
+    let refused = |knows_quota: bool| {
+        let (mut bench, first) = bench();
+        let second = bench.permit(0.02);
+        if knows_quota {
+            bench.settle(first, 0.1, &quota(200, 900, 3), Verdict::Success);
+        } else {
+            bench.succeed(first, 0.1);
+        }
+        let mut refusal = quota(429, 0, 3);
+        refusal.hint.wait = refusal.hint.reset;
+        bench.settle(second, 0.15, &refusal, Verdict::Throttled);
+        assert_eq!(bench.gate.hold_until(at(0.15)), Some(at(3.15)));
+        bench.ceiling_source()
+    };
+    assert_eq!(refused(true), Some(CeilingSource::Window));
+    assert_eq!(
+        refused(false),
+        Some(CeilingSource::Estimated),
+        "3 s are no window"
+    );
 }
 
 #[test]
