@@ -13,6 +13,7 @@ pub mod classify;
 mod cost;
 pub mod duration;
 pub mod failure_queue;
+pub mod fleet;
 pub mod gate;
 pub mod hint;
 pub mod hosts;

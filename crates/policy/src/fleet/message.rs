@@ -1,0 +1,241 @@
+//! What a node and the store tell each other about one key.
+//!
+//! All lengths of time are relative to the instant at which the message is handled. The store counts
+//! in whole microseconds: a [`Call`] is rounded down to them when it is encoded.
+
+use std::time::Duration;
+
+use crate::gate::GateRecord;
+
+/// A node: random, new with every start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u64);
+
+/// What a node says about one key. The default says nothing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Call {
+    /// Requests per second that the node would send if it could.
+    pub demand: f64,
+    /// How many more slots it could use soon.
+    pub want: u32,
+    /// How many unused slots it has.
+    pub held: u32,
+    /// Attempts sent since the last call, in the present epoch.
+    pub sent: u32,
+    /// Of the present epoch, accepted since the last call.
+    pub accepted: u32,
+    /// The sum of their latencies.
+    pub latency_sum: Duration,
+    /// Accepted since the last call, of earlier epochs.
+    pub late_accepted: u32,
+    /// Refused since the last call, of earlier epochs.
+    pub late_refused: u32,
+    /// The first refusal of the epoch that the node last heard of.
+    pub refusal: Option<Refusal>,
+    /// For how long the server asked to wait; zero if it did not.
+    pub hold_for: Duration,
+    /// The smallest number of remaining requests that the server told since the last call.
+    pub left: Option<Left>,
+    /// The breaker of this node has opened on its own evidence.
+    pub trip: Option<Trip>,
+    /// The end of a probe that the fleet allowed.
+    pub probe: Option<ProbeResult>,
+    /// Requests per second that it sent while the store was silent; in the first call after that.
+    pub back: f64,
+    /// What it knows, in case the store has lost it. Sent in every call once there was a reply.
+    pub claim: Option<Claim>,
+    /// The fence it was last told as the owner; zero if it is not the owner.
+    pub fence: u32,
+    /// What it decided as the owner.
+    pub decision: Option<RateDecision>,
+}
+
+/// A refusal of the present epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The epoch in which the refused request was sent. It counts only if that is still the present.
+    pub epoch: u32,
+    /// What kind of refusal.
+    pub kind: RefusalKind,
+    /// How long ago the request was sent.
+    pub age: Duration,
+}
+
+/// What kind of refusal lowers the rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RefusalKind {
+    /// The server named no wait.
+    #[default]
+    Undirected,
+    /// The server named this wait.
+    Directed(Duration),
+    /// The server has banned the client.
+    Banned,
+    /// The request failed; only with a strategy that lowers the rate then.
+    Failed,
+}
+
+/// How many requests the server still accepts, and until when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// Remaining requests.
+    pub remaining: u32,
+    /// When the quota is renewed.
+    pub reset: Duration,
+}
+
+/// The breaker of a node has opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trip {
+    /// For how long.
+    pub open_for: Duration,
+    /// Whether this node sends at least half of what the fleet sends, so that its evidence is enough.
+    pub is_decisive: bool,
+}
+
+/// How a probe ended that the fleet allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProbeResult {
+    /// The upstream works.
+    Succeeded,
+    /// It does not: the breaker opens again, for this long.
+    Failed {
+        /// The next open time.
+        open_for: Duration,
+    },
+    /// It says nothing; another probe may be sent.
+    Unknown,
+}
+
+/// What a node knows of a key.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Claim {
+    /// The rate of the fleet.
+    pub rate: f64,
+    /// The epoch.
+    pub epoch: u32,
+    /// The node's share of the rate.
+    pub share: f64,
+}
+
+/// What the owner of a key decided.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RateDecision {
+    /// As the owner got it; a decision with an old one is ignored.
+    pub fence: u32,
+    /// The rate of the fleet from now on.
+    pub rate: f64,
+    /// Whether the rate was lowered: begins an epoch.
+    pub lowers: bool,
+    /// Nothing is sent for this long.
+    pub hold_for: Duration,
+    /// The controller, for the next owner.
+    pub record: GateRecord,
+}
+
+/// What the store says about one key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reply {
+    /// The rate of the fleet, in requests per second.
+    pub rate: f64,
+    /// The present epoch.
+    pub epoch: u32,
+    /// Nothing is sent for this long; zero without a hold.
+    pub hold_for: Duration,
+    /// The node's share of the rate, from 0 to 1.
+    pub share: f64,
+    /// Whether the node paces itself by its share, without slots.
+    pub is_free: bool,
+    /// Slots that were reserved by this call.
+    pub slots: SlotBatch,
+    /// The node has nothing to gain by calling sooner; zero: call again after an interval.
+    pub next: Duration,
+    /// How many nodes have a share.
+    pub active: u32,
+    /// The breaker of the fleet.
+    pub breaker: BreakerReply,
+    /// Only for the owner.
+    pub ownership: Option<Ownership>,
+}
+
+/// Reserved send times: `first` from now, then every `step`. The default is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlotBatch {
+    /// How many.
+    pub count: u32,
+    /// When the first one is.
+    pub first: Duration,
+    /// The time between two.
+    pub step: Duration,
+}
+
+/// The breaker of the fleet, as one node sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BreakerReply {
+    /// Requests pass.
+    #[default]
+    Closed,
+    /// Nothing passes for this long.
+    Open {
+        /// The remaining open time.
+        open_for: Duration,
+    },
+    /// Probes pass, one at a time.
+    HalfOpen {
+        /// Whether this node may send the next one.
+        may_probe: bool,
+    },
+}
+
+/// The node runs the controller of the key.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ownership {
+    /// Higher with every change of the owner; the first is 1.
+    pub fence: u32,
+    /// Totals of what all nodes reported.
+    pub feedback: Feedback,
+    /// What the owner before has written last; only if the call had another fence.
+    pub record: Option<GateRecord>,
+}
+
+/// Totals of what all nodes reported since the store has the key. The owner compares them with those
+/// it got before, so a lost reply loses nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Feedback {
+    /// Attempts sent.
+    pub sent: u64,
+    /// Accepted, of the epoch that was present when it was reported.
+    pub accepted: u64,
+    /// The sum of their latencies.
+    pub latency_sum: Duration,
+    /// Accepted, of earlier epochs.
+    pub late_accepted: u64,
+    /// Refused, of earlier epochs.
+    pub late_refused: u64,
+    /// Refusals that began an epoch.
+    pub refusals: u64,
+    /// The kind of the last one.
+    pub refusal: RefusalKind,
+    /// How long ago its request was sent.
+    pub refusal_age: Duration,
+    /// `sent` when it was reported.
+    pub refusal_sent: u64,
+    /// Requests per second that nodes sent while they did not reach the store.
+    pub back: f64,
+    /// The smallest number of remaining requests that was told in the last interval.
+    pub left: Option<Left>,
+}
+
+/// What the store publishes at once to all nodes that use the key: on a hold, a decrease, a trip and
+/// a close. It says nothing that the next reply would not say.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Notice {
+    /// The rate of the fleet.
+    pub rate: f64,
+    /// The present epoch.
+    pub epoch: u32,
+    /// Nothing is sent for this long.
+    pub hold_for: Duration,
+    /// The breaker of the fleet; nobody may probe because of a notice.
+    pub breaker: BreakerReply,
+}
