@@ -390,7 +390,12 @@ mod tests {
             OperationEvent::Cancel,
         ];
         events.extend(resolutions.map(OperationEvent::Resolve));
-        events.extend(TerminalReason::ALL.map(OperationEvent::Fail));
+        events.extend(
+            TerminalReason::ALL
+                .iter()
+                .copied()
+                .map(OperationEvent::Fail),
+        );
         events
     }
 
@@ -423,7 +428,7 @@ mod tests {
                     (OperationEvent::Conflict, OperationState::Conflict),
                     cancel,
                 ];
-                transitions.extend(TerminalReason::ALL.map(|reason| {
+                transitions.extend(TerminalReason::ALL.iter().copied().map(|reason| {
                     let to = match reason {
                         TerminalReason::Conflict => OperationState::Conflict,
                         TerminalReason::Cancelled => OperationState::Cancelled,

@@ -201,7 +201,7 @@ pub enum Verdict {
 
 impl Verdict {
     /// All verdicts, in the order of the table.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: &'static [Self] = &[
         Self::Success,
         Self::Throttled,
         Self::Overloaded,

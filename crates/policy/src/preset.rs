@@ -35,7 +35,7 @@ pub enum Preset {
 
 impl Preset {
     /// All presets, the default first.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: &'static [Self] = &[
         Self::Standard,
         Self::Aggressive,
         Self::Conservative,
@@ -103,7 +103,10 @@ impl FromStr for Preset {
     type Err = UnknownPreset;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        let found = Self::ALL.into_iter().find(|preset| preset.as_str() == name);
+        let found = Self::ALL
+            .iter()
+            .copied()
+            .find(|preset| preset.as_str() == name);
         found.ok_or_else(|| UnknownPreset(name.to_owned()))
     }
 }
@@ -120,7 +123,7 @@ pub struct UnknownPreset(String);
 
 impl fmt::Display for UnknownPreset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = Preset::ALL.map(Preset::as_str);
+        let names: Vec<&str> = Preset::ALL.iter().copied().map(Preset::as_str).collect();
         let name = &self.0;
         match suggestion(name, &names) {
             Some(close) => write!(f, "`{name}` is not a preset; did you mean `{close}`?"),
@@ -144,7 +147,7 @@ mod tests {
 
     #[test]
     fn finds_presets_by_name() {
-        for preset in Preset::ALL {
+        for &preset in Preset::ALL {
             assert_eq!(preset.as_str().parse(), Ok(preset));
         }
         let error = |name: &str| name.parse::<Preset>().unwrap_err().to_string();
@@ -167,7 +170,8 @@ mod tests {
             ("2s", "60s", "7", "0.5..1.5"),
             ("200ms", "5s", "3", "full"),
         ];
-        for (preset, (base, max, max_attempts, jitter)) in Preset::ALL.into_iter().zip(numbers) {
+        for (preset, (base, max, max_attempts, jitter)) in Preset::ALL.iter().copied().zip(numbers)
+        {
             let mut options = BackoffOptions::default();
             for (name, value) in [
                 ("base", base),

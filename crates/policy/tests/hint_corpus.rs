@@ -57,7 +57,7 @@ fn no_resend_before_the_directed_wait_ends() {
         let (status, hint, verdict) = judged(&raw);
         let outcome = Outcome::status(status, Duration::ZERO).with_hint(hint);
         let now = Timestamp::from_secs(1);
-        for (preset, seed) in Preset::ALL.into_iter().zip(0..) {
+        for (preset, seed) in Preset::ALL.iter().copied().zip(0..) {
             let settings = preset.settings();
             let mut random = Random::from_seed(seed);
             let mut item = Item::new(ItemKind::of("GET"), now);

@@ -20,7 +20,7 @@ fn check<T: Copy>(all: &[T], word: impl Fn(T) -> &'static str, expected: &str) {
 #[test]
 fn verdicts() {
     check(
-        &Verdict::ALL,
+        Verdict::ALL,
         Verdict::as_str,
         "success throttled overloaded unreachable quota_exhausted unauthorized conflict rejected",
     );
@@ -48,7 +48,7 @@ fn reasons_to_wait_or_refuse() {
 #[test]
 fn terminal_reasons() {
     check(
-        &TerminalReason::ALL,
+        TerminalReason::ALL,
         TerminalReason::as_str,
         "exhausted rejected auth_failed conflict quota_exhausted expired cancelled disabled gave_up \
          breaker_open",
@@ -107,7 +107,7 @@ fn settings() {
         "linear double",
     );
     check(
-        &Preset::ALL,
+        Preset::ALL,
         Preset::as_str,
         "standard aggressive conservative background crawl",
     );

@@ -149,8 +149,9 @@ impl<E> fmt::Debug for Endpoint<E> {
     }
 }
 
-/// A snapshot of an endpoint.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A snapshot of an endpoint; by default one that is enabled and has done nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EndpointView {
     /// The endpoint's name.
     pub name: String,

@@ -173,7 +173,7 @@ impl Warnings {
         let operations = settings.operations.values();
         let used: BTreeSet<&str> = pools
             .chain(operations.map(|operation| &*operation.backoff))
-            .chain(Preset::ALL.map(Preset::as_str))
+            .chain(Preset::ALL.iter().map(|preset| preset.as_str()))
             .chain([WEBHOOK_OPERATION])
             .collect();
         for name in settings

@@ -132,7 +132,7 @@ impl Collector for Keys {
         let shown: Vec<(&str, &Attempts)> = shown.chain(other).collect();
 
         let attempts = shown.iter().flat_map(|&(key, attempts)| {
-            let verdicts = Verdict::ALL.into_iter().map(Some).chain([None]);
+            let verdicts = Verdict::ALL.iter().copied().map(Some).chain([None]);
             let counts = verdicts.zip(&attempts.by_verdict);
             counts.filter_map(move |(verdict, counter)| {
                 let count = counter.get();

@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn terminal_reasons_keep_their_words() {
-        for reason in TerminalReason::ALL {
+        for &reason in TerminalReason::ALL {
             assert_eq!(RequestOutcome::from(reason).as_str(), reason.as_str());
         }
     }

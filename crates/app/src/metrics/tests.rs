@@ -313,16 +313,11 @@ fn shows_breaker_hold_and_rate_of_a_gate() {
 
 #[test]
 fn shows_enabled_and_paused_endpoints() {
-    let view = |name: &str, disabled, paused_until| EndpointView {
-        name: name.to_owned(),
-        disabled,
-        disabled_for: None,
-        paused_until,
-        paused_for: None,
-        is_recovering: false,
-        consecutive_errors: 0,
-        last_error: None,
-        in_flight: 0,
+    let view = |name: &str, disabled, paused_until| {
+        let mut view = EndpointView::default();
+        name.clone_into(&mut view.name);
+        (view.disabled, view.paused_until) = (disabled, paused_until);
+        view
     };
     let endpoints = vec![
         view("a", None, None),
@@ -367,7 +362,7 @@ fn counts_attempts_by_verdict() {
     let (_, limiter) = limiter();
     let metrics = metrics(&limiter);
     let key = metrics.key("k");
-    for (verdict, times) in Verdict::ALL.into_iter().zip(1..) {
+    for (verdict, times) in Verdict::ALL.iter().copied().zip(1..) {
         for _ in 0..times {
             key.attempt(Some(verdict), Duration::from_millis(30));
         }
@@ -378,7 +373,7 @@ fn counts_attempts_by_verdict() {
         let labels = [("key", "k"), ("verdict", word)];
         read.value("tidegate_attempts_total", &labels)
     };
-    for (verdict, times) in Verdict::ALL.into_iter().zip(1..) {
+    for (verdict, times) in Verdict::ALL.iter().copied().zip(1..) {
         assert_eq!(attempts(verdict.as_str()), Some(f64::from(times)));
     }
     assert_eq!(attempts("none"), Some(1.0));

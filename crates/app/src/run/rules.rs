@@ -60,7 +60,7 @@ impl RuleSet {
     /// There is no such pack; the problem lists them.
     pub fn named(name: &str) -> Result<Self, Vec<Problem>> {
         let pack = Rules::pack(name).ok_or_else(|| {
-            let close = suggestion(name, &PACKS)
+            let close = suggestion(name, PACKS)
                 .map(|pack| format!("; did you mean `{pack}`?"))
                 .unwrap_or_default();
             let expected = format!("a pack ({}) or a rules file{close}", PACKS.join(", "));

@@ -96,7 +96,7 @@ fn backoffs(file: &mut String, group: &Section) {
     let Some(section) = group.named.map(|named| named.section) else {
         return;
     };
-    for preset in Preset::ALL {
+    for &preset in Preset::ALL {
         if preset == Preset::default() {
             whole(file, section, "backoff.standard", "");
             continue;

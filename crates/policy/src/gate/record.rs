@@ -84,6 +84,7 @@ impl GateSummary {
 
 /// A snapshot of a gate. As text, one sentence: what the gate does and why.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct GateSnapshot {
     /// When it was taken.
     pub taken_at: Timestamp,

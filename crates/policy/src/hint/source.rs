@@ -19,6 +19,7 @@ macro_rules! sources {
         /// long, the source that comes first here is reported.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
+        #[non_exhaustive]
         pub enum Source {
             $(
                 #[doc = concat!("`", $name, "`.")]

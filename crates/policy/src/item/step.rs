@@ -124,7 +124,7 @@ pub enum TerminalReason {
 
 impl TerminalReason {
     /// All reasons.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: &'static [Self] = &[
         Self::Exhausted,
         Self::Rejected,
         Self::AuthFailed,
@@ -155,7 +155,10 @@ impl TerminalReason {
 
     /// The reason with this name, as stored in records.
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|reason| reason.as_str() == name)
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|reason| reason.as_str() == name)
     }
 }
 
@@ -171,7 +174,7 @@ mod tests {
 
     #[test]
     fn terminal_reasons_parse_from_their_names() {
-        for reason in TerminalReason::ALL {
+        for &reason in TerminalReason::ALL {
             assert_eq!(TerminalReason::named(reason.as_str()), Some(reason));
         }
         assert_eq!(TerminalReason::named("Exhausted"), None);

@@ -14,7 +14,7 @@ mod wget;
 mod yt_dlp;
 
 /// The names of the built-in packs.
-pub const PACKS: [&str; 5] = ["yt-dlp", "curl", "wget", "git", "rclone"];
+pub const PACKS: &[&str] = &["yt-dlp", "curl", "wget", "git", "rclone"];
 
 /// The rules of a pack.
 pub(super) fn pack(name: &str) -> Option<Vec<Rule>> {

@@ -194,7 +194,7 @@ fn any_settlement() -> impl Strategy<Value = Settlement> {
         2 => Just(ClaimResult::Completed(None)),
         1 => Just(ClaimResult::Completed(Some(response))),
         4 => now().prop_map(|now| ClaimResult::Retry(at(now))),
-        2 => select(&TerminalReason::ALL[..]).prop_map(ClaimResult::Failed),
+        2 => select(TerminalReason::ALL).prop_map(ClaimResult::Failed),
         3 => ("[a-c]", rule_decision())
             .prop_map(|(theirs, rule)| ClaimResult::Conflict(conflict(&theirs), rule)),
         1 => Just(ClaimResult::Released),

@@ -56,7 +56,7 @@ fn base(root: &Reader<'_>) -> Option<Rules> {
     let Some(node) = root.node("base") else {
         return Some(Rules::default());
     };
-    let name = root.value(node, &Kind::Choice(&PACKS), "base")?;
+    let name = root.value(node, &Kind::Choice(PACKS), "base")?;
     Rules::pack(&name)
 }
 

@@ -164,7 +164,7 @@ fn a_released_operation_is_due_as_before(subject: &Subject) {
 }
 
 fn failed_operations_stay(subject: &Subject) {
-    for reason in TerminalReason::ALL {
+    for &reason in TerminalReason::ALL {
         insert(subject, operation(reason.as_str()));
         let claimed = claim_one(subject, 1);
         let settled = settle(subject, claimed.claim, 2, ClaimResult::Failed(reason)).unwrap();

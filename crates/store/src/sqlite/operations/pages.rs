@@ -261,7 +261,7 @@ impl<'a> Page<'a> {
     /// Those in a state that has a reason.
     fn ended(&self, state: &str, destination: &str) -> Result<Vec<Entry>, SqliteError> {
         let mut entries = Vec::new();
-        for reason in TerminalReason::ALL {
+        for &reason in TerminalReason::ALL {
             let is_listed = self.filter.reason.is_none_or(|listed| listed == reason);
             if !is_listed || state_of(reason).as_str() != state {
                 continue;

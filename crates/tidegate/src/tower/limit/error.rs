@@ -29,6 +29,7 @@ use crate::tower::BoxError;
 /// }
 /// ```
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum LimitError {
     /// No permit in time. Nothing was sent, and retrying may help.
     #[error("the request was not sent")]

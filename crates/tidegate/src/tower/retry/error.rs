@@ -10,6 +10,7 @@ use crate::tower::BoxError;
 ///
 /// The error of the service below is boxed, as in [`LimitError`](crate::tower::LimitError).
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum RetryError {
     /// Its gate did not admit the request in time, or its time was up during an attempt: the number of
     /// sends in the source says which.
