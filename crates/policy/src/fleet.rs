@@ -1,7 +1,7 @@
 //! Many nodes as one client: the rate of a key is shared through a store.
 //!
 //! Each node keeps a `Member` for each shared key. About every 100 ms it sends a [`Call`] to the
-//! store, which answers with a [`Reply`]. The store runs one script for all nodes; `Ledger` is that
+//! store, which answers with a [`Reply`]. The store runs one script for all nodes; [`Ledger`] is that
 //! script in Rust, for tests and simulations. Nothing here does IO: a member says when its next call
 //! is due and what it contains, and takes the reply.
 //!
@@ -31,8 +31,10 @@
 //!
 //! **Time.** Messages contain durations only; the clocks of nodes are never compared.
 
+mod ledger;
 mod message;
 
+pub use ledger::{Ledger, micros};
 pub use message::{
     BreakerReply, Call, Claim, Feedback, Left, NodeId, Notice, Ownership, ProbeResult,
     RateDecision, Refusal, RefusalKind, Reply, SlotBatch, Trip,
@@ -50,6 +52,12 @@ pub struct FleetSettings {
     pub lease: Duration,
     /// The rate of a key that nobody has claimed, in requests per second.
     pub initial_rate: f64,
+    /// The rate is never lower.
+    pub min_rate: f64,
+    /// The first open time of the breaker of the fleet.
+    pub open_first: Duration,
+    /// Later open times grow up to this.
+    pub open_for: Duration,
     /// A trip of the breaker of one node counts for this long.
     pub trip_window: Duration,
     /// So many probes must succeed until the breaker of the fleet closes.

@@ -20,8 +20,10 @@ pub struct Call {
     pub want: u32,
     /// How many unused slots it has.
     pub held: u32,
-    /// Attempts sent since the last call, in the present epoch.
+    /// Attempts sent since the last call.
     pub sent: u32,
+    /// Of these, those without a slot.
+    pub sent_freely: u32,
     /// Of the present epoch, accepted since the last call.
     pub accepted: u32,
     /// The sum of their latencies.
@@ -34,7 +36,7 @@ pub struct Call {
     pub refusal: Option<Refusal>,
     /// For how long the server asked to wait; zero if it did not.
     pub hold_for: Duration,
-    /// The smallest number of remaining requests that the server told since the last call.
+    /// What the server last told about a quota since the last call.
     pub left: Option<Left>,
     /// The breaker of this node has opened on its own evidence.
     pub trip: Option<Trip>,
@@ -78,17 +80,17 @@ pub enum RefusalKind {
 /// How many requests the server still accepts, and until when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Left {
-    /// Remaining requests.
+    /// Requests that it accepts after this one.
     pub remaining: u32,
-    /// When the quota is renewed.
+    /// When the quota is renewed; at least a second.
     pub reset: Duration,
+    /// The serial number of the slot of this request; zero if it had none.
+    pub serial: u64,
 }
 
 /// The breaker of a node has opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trip {
-    /// For how long.
-    pub open_for: Duration,
     /// Whether this node sends at least half of what the fleet sends, so that its evidence is enough.
     pub is_decisive: bool,
 }
@@ -98,11 +100,8 @@ pub struct Trip {
 pub enum ProbeResult {
     /// The upstream works.
     Succeeded,
-    /// It does not: the breaker opens again, for this long.
-    Failed {
-        /// The next open time.
-        open_for: Duration,
-    },
+    /// It does not: the breaker opens again.
+    Failed,
     /// It says nothing; another probe may be sent.
     Unknown,
 }
@@ -127,6 +126,9 @@ pub struct RateDecision {
     pub rate: f64,
     /// Whether the rate was lowered: begins an epoch.
     pub lowers: bool,
+    /// [`Feedback::refusals`] as far as the owner knew them. A decision that does not know the last
+    /// one is ignored.
+    pub refusals: u64,
     /// Nothing is sent for this long.
     pub hold_for: Duration,
     /// The controller, for the next owner.
@@ -163,6 +165,8 @@ pub struct Reply {
 pub struct SlotBatch {
     /// How many.
     pub count: u32,
+    /// The serial number of the first one; the next has the next number. The first of a key is 1.
+    pub serial: u64,
     /// When the first one is.
     pub first: Duration,
     /// The time between two.
@@ -222,8 +226,8 @@ pub struct Feedback {
     pub refusal_sent: u64,
     /// Requests per second that nodes sent while they did not reach the store.
     pub back: f64,
-    /// The smallest number of remaining requests that was told in the last interval.
-    pub left: Option<Left>,
+    /// How often the breaker of the fleet has closed.
+    pub closes: u64,
 }
 
 /// What the store publishes at once to all nodes that use the key: on a hold, a decrease, a trip and

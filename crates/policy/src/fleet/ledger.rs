@@ -1,0 +1,639 @@
+//! The store's script, in Rust: what the store knows of one key, and what it answers.
+//!
+//! The real one is a Lua script; tests compare the two call by call. So this is written as a script
+//! would be: numbers are floats as in Lua, times are microseconds of the store's clock, and a call
+//! reads and writes one header and one lease. Only the owner's call reads all leases.
+//!
+//! What must hold whatever nodes do: the line of send times never moves back, serial numbers only
+//! grow, shares add up to at most one, epoch, fence and hold never fall.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::{
+    BreakerReply, Call, Claim, Feedback, FleetSettings, NodeId, Notice, Ownership, ProbeResult,
+    RefusalKind, Reply, SlotBatch,
+};
+use crate::breaker::OPEN_GROWTH;
+use crate::gate::GateRecord;
+use crate::time::{Timestamp, nanos, saturating_u64};
+
+/// What the store knows of one key.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    rate: f64,
+    epoch: u32,
+    /// The next free send time.
+    line: f64,
+    /// The serial number of the slot that was given out last, counting requests sent without one.
+    serial: u64,
+    hold: f64,
+    owner: NodeId,
+    owner_until: f64,
+    fence: u32,
+    record: Option<GateRecord>,
+    totals: Totals,
+    shares: Shares,
+    quota: Quota,
+    breaker: FleetBreaker,
+    leases: BTreeMap<NodeId, Lease>,
+    /// The last call of any node.
+    touched: f64,
+    born: f64,
+    /// Until then, nodes that claim a share get what they claim.
+    learn_until: f64,
+}
+
+/// What one node has.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lease {
+    demand: f64,
+    share: f64,
+    until: f64,
+    /// When it was last given slots.
+    granted: f64,
+}
+
+/// [`Feedback`] as it is stored.
+#[derive(Clone, Copy, Debug, Default)]
+struct Totals {
+    sent: u64,
+    accepted: u64,
+    latency_sum: f64,
+    late_accepted: u64,
+    late_refused: u64,
+    refusals: u64,
+    refusal: RefusalKind,
+    refused_at: f64,
+    refusal_sent: u64,
+    back: f64,
+    closes: u64,
+}
+
+/// The division of the rate, as the owner's last call computed it.
+#[derive(Clone, Copy, Debug)]
+struct Shares {
+    /// Nobody has more than this share, unless some is left over.
+    level: f64,
+    /// What each node gets of what nobody asks for.
+    spare: f64,
+    /// The sum of all shares.
+    issued: f64,
+    active: u32,
+    demand: f64,
+    counted: f64,
+}
+
+/// A quota of requests that the server tells.
+#[derive(Clone, Copy, Debug, Default)]
+struct Quota {
+    /// The serial number of the last slot within the quota.
+    last: u64,
+    /// When the quota is renewed; zero if none is known.
+    until: f64,
+    /// The slot whose response told it.
+    told_by: u64,
+    /// How large it is and how long it lasts, as far as it was told.
+    size: u64,
+    period: f64,
+    /// The end of the last one that was used up before its end.
+    used_up_until: f64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct FleetBreaker {
+    state: State,
+    /// The end of the open time.
+    until: f64,
+    /// The next open time.
+    open_time: f64,
+    /// The nodes that tripped last, and when.
+    trips: [(NodeId, f64); MAX_TRIPS],
+    probe_node: NodeId,
+    probe_until: f64,
+    successes: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Closed,
+    Open,
+    HalfOpen,
+}
+
+/// So many nodes are enough evidence in a fleet of any size.
+const MAX_TRIPS: usize = 3;
+
+impl Ledger {
+    /// A key that the store does not have yet. The first call of a node with a claim makes the
+    /// store learn.
+    pub fn new(settings: &FleetSettings, claim: Option<&Claim>, now: Timestamp) -> Self {
+        let now = micros_since_origin(now);
+        Self {
+            rate: claim.map_or(settings.initial_rate, |claim| claim.rate),
+            epoch: claim.map_or(1, |claim| claim.epoch),
+            line: now,
+            serial: 0,
+            hold: 0.0,
+            owner: NodeId(0),
+            owner_until: 0.0,
+            fence: 0,
+            record: None,
+            totals: Totals::default(),
+            shares: Shares {
+                level: 1.0,
+                spare: 0.0,
+                issued: 0.0,
+                active: 1,
+                demand: 0.0,
+                counted: 0.0,
+            },
+            quota: Quota::default(),
+            breaker: FleetBreaker {
+                state: State::Closed,
+                until: 0.0,
+                open_time: floor_micros(settings.open_first),
+                trips: [(NodeId(0), 0.0); MAX_TRIPS],
+                probe_node: NodeId(0),
+                probe_until: 0.0,
+                successes: 0,
+            },
+            leases: BTreeMap::new(),
+            touched: now,
+            born: now,
+            learn_until: match claim {
+                Some(_) => now + floor_micros(settings.lease),
+                None => 0.0,
+            },
+        }
+    }
+
+    /// Handles the call of `node`. Returns the reply, and what is to be published.
+    pub fn sync(
+        &mut self,
+        settings: &FleetSettings,
+        node: NodeId,
+        call: &Call,
+        now: Timestamp,
+    ) -> (Reply, Option<Notice>) {
+        let now = micros_since_origin(now);
+        let before = (self.epoch, self.hold);
+        self.take_claim(settings, call, now);
+        self.take_back(settings, node, call, now);
+        self.hold = self.hold.max(now + floor_micros(call.hold_for));
+        self.merge(call, now);
+        self.take_quota(call, now);
+        self.take_refusal(settings, call, now);
+        self.take_trip(settings, node, call, now);
+        self.take_probe(settings, node, call, now);
+        self.keep_owner(settings, node, now);
+        self.take_decision(settings, node, call, now);
+        self.count_shares(settings, node, now);
+        let share = self.share(settings, node, call, now);
+        let (slots, next, is_free) = self.reserve(settings, node, share, call, now);
+        let breaker = self.probe(settings, node, call, now);
+        self.touched = now;
+        let reply = Reply {
+            rate: self.rate,
+            epoch: self.epoch,
+            hold_for: micros(self.hold - now),
+            share,
+            is_free,
+            slots,
+            next,
+            active: self.shares.active,
+            breaker,
+            ownership: (self.owner == node).then(|| self.ownership(call, now)),
+        };
+        let is_news = self.epoch != before.0 || self.hold > before.1.max(now);
+        (reply, is_news.then(|| self.notice(now)))
+    }
+
+    /// A node leaves: its share and its ownership are free at once.
+    pub fn release(&mut self, node: NodeId) {
+        if let Some(lease) = self.leases.remove(&node) {
+            self.shares.issued = (self.shares.issued - lease.share).max(0.0);
+        }
+        if self.owner == node {
+            self.owner_until = 0.0;
+        }
+    }
+
+    /// The rate of the fleet.
+    pub fn rate(&self) -> f64 {
+        self.rate
+    }
+
+    /// The sum of all shares.
+    pub fn issued(&self) -> f64 {
+        self.leases.values().map(|lease| lease.share).sum()
+    }
+
+    fn take_claim(&mut self, settings: &FleetSettings, call: &Call, now: f64) {
+        let Some(claim) = &call.claim else { return };
+        let lease = floor_micros(settings.lease);
+        if now - self.touched > lease {
+            self.leases.clear();
+            self.shares.issued = 0.0;
+            self.shares.counted = 0.0;
+            self.line = self.line.max(now);
+            self.learn_until = now + lease;
+        }
+        if claim.epoch > self.epoch {
+            self.epoch = claim.epoch;
+            self.rate = self.rate.min(claim.rate);
+        }
+    }
+
+    /// A node returns to others that went on without it: the limit has room for what it sent.
+    fn take_back(&mut self, settings: &FleetSettings, node: NodeId, call: &Call, now: f64) {
+        const MIN_AGE: f64 = 3_000_000.0;
+        let had_lease = self.leases.get(&node).is_some_and(|it| it.until >= now);
+        let others_called = now - self.touched <= floor_micros(settings.lease);
+        if call.back > 0.0 && !had_lease && others_called && now - self.born > MIN_AGE {
+            self.totals.back += call.back;
+        }
+    }
+
+    fn merge(&mut self, call: &Call, now: f64) {
+        let totals = &mut self.totals;
+        totals.sent += u64::from(call.sent);
+        self.serial += u64::from(call.sent_freely);
+        totals.late_refused += u64::from(call.late_refused);
+        totals.late_accepted += u64::from(call.late_accepted);
+        // Growing into a quota that is used up proves nothing.
+        if now < self.quota.used_up_until {
+            totals.late_accepted += u64::from(call.accepted);
+        } else {
+            totals.accepted += u64::from(call.accepted);
+            totals.latency_sum += floor_micros(call.latency_sum);
+        }
+    }
+
+    fn take_quota(&mut self, call: &Call, now: f64) {
+        let Some(left) = call.left else { return };
+        let reset = floor_micros(left.reset);
+        let until = now + reset;
+        let serial = if left.serial == 0 {
+            self.serial
+        } else {
+            left.serial
+        };
+        let quota = &mut self.quota;
+        quota.period = quota.period.max(reset);
+        // Servers round up, so times of the same renewal differ.
+        let is_same = (until - quota.until).abs() < quota.period / 2.0;
+        if until < quota.until && !is_same || is_same && serial < quota.told_by {
+            return;
+        }
+        let remaining = u64::from(left.remaining);
+        quota.last = serial + remaining;
+        quota.until = if is_same {
+            until.min(quota.until)
+        } else {
+            until
+        };
+        quota.told_by = serial;
+        quota.size = quota.size.max(remaining + 1);
+    }
+
+    /// One decrease per epoch for the whole fleet. The owner decides on the new rate later.
+    fn take_refusal(&mut self, settings: &FleetSettings, call: &Call, now: f64) {
+        const LOWERED: f64 = 0.85;
+        let Some(refusal) = &call.refusal else { return };
+        if refusal.epoch != self.epoch {
+            self.totals.late_refused += 1;
+            return;
+        }
+        self.epoch += 1;
+        self.rate = (LOWERED * self.rate).max(settings.min_rate);
+        self.line = self.line.max(now + SECOND / self.rate);
+        self.totals.refusals += 1;
+        self.totals.refusal = refusal.kind;
+        self.totals.refused_at = now - floor_micros(refusal.age);
+        self.totals.refusal_sent = self.totals.sent;
+    }
+
+    /// One node with a bad network must not stop the others.
+    fn take_trip(&mut self, settings: &FleetSettings, node: NodeId, call: &Call, now: f64) {
+        let Some(trip) = &call.trip else { return };
+        if self.breaker.state != State::Closed {
+            return;
+        }
+        let since = now - floor_micros(settings.trip_window);
+        let others = self.breaker.trips;
+        let others = others
+            .iter()
+            .filter(|(other, at)| *at > since && *other != node);
+        let mut trips = [(NodeId(0), 0.0); MAX_TRIPS];
+        trips[0] = (node, now);
+        let mut count = 1;
+        for (slot, other) in trips[1..].iter_mut().zip(others) {
+            *slot = *other;
+            count += 1;
+        }
+        self.breaker.trips = trips;
+        let half = usize::try_from(self.shares.active.div_ceil(2)).unwrap_or(MAX_TRIPS);
+        let needed = half.min(MAX_TRIPS);
+        if trip.is_decisive || count >= needed {
+            self.open(settings, now);
+        }
+    }
+
+    fn open(&mut self, settings: &FleetSettings, now: f64) {
+        let breaker = &mut self.breaker;
+        breaker.state = State::Open;
+        breaker.until = now + breaker.open_time;
+        breaker.open_time = (OPEN_GROWTH * breaker.open_time).min(floor_micros(settings.open_for));
+        breaker.probe_until = 0.0;
+        breaker.successes = 0;
+        self.epoch += 1;
+    }
+
+    fn take_probe(&mut self, settings: &FleetSettings, node: NodeId, call: &Call, now: f64) {
+        let Some(result) = call.probe else { return };
+        let breaker = &mut self.breaker;
+        if breaker.state != State::HalfOpen || breaker.probe_node != node {
+            return;
+        }
+        breaker.probe_until = 0.0;
+        match result {
+            ProbeResult::Unknown => {}
+            ProbeResult::Failed => self.open(settings, now),
+            ProbeResult::Succeeded => {
+                breaker.successes += 1;
+                if breaker.successes >= settings.half_open_probes {
+                    breaker.state = State::Closed;
+                    breaker.open_time = floor_micros(settings.open_first);
+                    breaker.trips = [(NodeId(0), 0.0); MAX_TRIPS];
+                    self.totals.closes += 1;
+                    self.epoch += 1;
+                }
+            }
+        }
+    }
+
+    fn keep_owner(&mut self, settings: &FleetSettings, node: NodeId, now: f64) {
+        if self.owner_until < now {
+            self.owner = node;
+            self.fence += 1;
+        }
+        if self.owner == node {
+            self.owner_until = now + floor_micros(settings.lease);
+        }
+    }
+
+    fn take_decision(&mut self, settings: &FleetSettings, node: NodeId, call: &Call, now: f64) {
+        let Some(decision) = &call.decision else {
+            return;
+        };
+        let is_present = decision.fence == self.fence && self.owner == node;
+        if !is_present || decision.refusals != self.totals.refusals {
+            return;
+        }
+        self.rate = decision.rate.max(settings.min_rate);
+        self.hold = self.hold.max(now + floor_micros(decision.hold_for));
+        self.record = Some(decision.record);
+        if decision.lowers {
+            self.epoch += 1;
+        }
+    }
+
+    /// Divides the rate by demand: nobody gets more than asked before all have got as much.
+    fn count_shares(&mut self, settings: &FleetSettings, node: NodeId, now: f64) {
+        let every = floor_micros(settings.interval).max(f64::from(self.shares.active) * 1000.0);
+        if self.owner != node || now - self.shares.counted < every {
+            return;
+        }
+        self.leases.retain(|_, lease| lease.until >= now);
+        let active = self.leases.len();
+        let demand: f64 = self.leases.values().map(|lease| lease.demand).sum();
+        let nodes = (active as f64).max(1.0);
+        let mut level = 1.0 / nodes;
+        if demand > self.rate {
+            // Rises from below, so that it is never too high.
+            for _ in 0..8 {
+                let (mut satisfied, mut others) = (0.0, 0.0);
+                for lease in self.leases.values() {
+                    let wanted = lease.demand / self.rate;
+                    if wanted <= level {
+                        satisfied += wanted;
+                    } else {
+                        others += 1.0;
+                    }
+                }
+                if others == 0.0 {
+                    break;
+                }
+                level = level.max((1.0 - satisfied) / others);
+            }
+        } else {
+            level = 1.0;
+        }
+        self.shares = Shares {
+            level,
+            spare: ((1.0 - demand / self.rate) / nodes).max(0.0),
+            issued: self.leases.values().map(|lease| lease.share).sum(),
+            active: u32::try_from(active).unwrap_or(u32::MAX).max(1),
+            demand,
+            counted: now,
+        };
+    }
+
+    /// The share of `node` from now on. Other nodes give up theirs only when they call, so there may
+    /// be less than is due to it.
+    fn share(&mut self, settings: &FleetSettings, node: NodeId, call: &Call, now: f64) -> f64 {
+        let lease = self.leases.entry(node).or_default();
+        let claimed = call.claim.filter(|_| now < self.learn_until);
+        let wanted = match claimed {
+            Some(claim) => claim.share,
+            None => (call.demand / self.rate).min(self.shares.level) + self.shares.spare,
+        };
+        let others = self.shares.issued - lease.share;
+        let share = wanted.min(1.0 - others).max(0.0);
+        self.shares.issued = others + share;
+        lease.share = share;
+        lease.demand = call.demand;
+        lease.until = now + floor_micros(settings.lease);
+        share
+    }
+
+    /// Reserves send times. Returns them, when to call again, and whether the node needs none.
+    fn reserve(
+        &mut self,
+        settings: &FleetSettings,
+        node: NodeId,
+        share: f64,
+        call: &Call,
+        now: f64,
+    ) -> (SlotBatch, Duration, bool) {
+        let interval = floor_micros(settings.interval);
+        let is_learning = now < self.learn_until;
+        let part = match is_learning {
+            true => self.shares.issued.max(MIN_LEARNED),
+            false => 1.0,
+        };
+        let step = SECOND / (self.rate * part);
+        self.line = self.line.max(now).max(self.hold);
+        self.pass_quota();
+        let per_interval = share * self.rate * interval / SECOND;
+        let is_calm = self.shares.demand < FREE_BELOW * self.rate && !is_learning;
+        if is_calm && per_interval >= MIN_FREE && now >= self.quota.until {
+            return (SlotBatch::default(), Duration::ZERO, true);
+        }
+        let granted = self.leases.get(&node).map_or(0.0, |lease| lease.granted);
+        let turn = granted + 0.8 * f64::from(self.shares.active) * step;
+        let per = 3.0 * per_interval;
+        let mut next = 0.0;
+        let count = if per >= 1.0 {
+            let is_far = self.line > now + (4.0 * interval).max(2.0 * step);
+            let room = whole(per.ceil()).saturating_sub(call.held);
+            if is_far { 0 } else { call.want.min(room) }
+        } else {
+            next = (turn - now).clamp(0.0, floor_micros(settings.lease) / 2.0);
+            let is_near = self.line < now + (2.0 * interval).max(step / 2.0);
+            let is_turn = self.line <= now || now >= turn;
+            u32::from(call.held == 0 && call.want > 0 && is_turn && is_near)
+        };
+        let slots = self.reserve_within_quota(count, step, now);
+        if slots.count > 0
+            && let Some(lease) = self.leases.get_mut(&node)
+        {
+            lease.granted = now;
+            next = match per < 1.0 {
+                true => (0.8 * f64::from(self.shares.active) * step)
+                    .min(floor_micros(settings.lease) / 2.0),
+                false => 0.0,
+            };
+        }
+        (slots, micros(next), false)
+    }
+
+    /// If the server's quota is used up, nothing is sent before it is renewed. The next one is taken
+    /// to be as large, until the server tells.
+    fn pass_quota(&mut self) {
+        let quota = &mut self.quota;
+        if self.line < quota.until && self.serial >= quota.last {
+            self.line = quota.until;
+            quota.used_up_until = quota.until;
+            quota.last = self.serial + quota.size;
+            quota.told_by = self.serial;
+            quota.until += quota.period;
+        }
+    }
+
+    /// The next `count` send times, fewer if the server's quota is used up before.
+    fn reserve_within_quota(&mut self, count: u32, step: f64, now: f64) -> SlotBatch {
+        let left = match self.line < self.quota.until {
+            true => self.quota.last.saturating_sub(self.serial),
+            false => u64::MAX,
+        };
+        let count = u64::from(count).min(left);
+        if count == 0 {
+            return SlotBatch::default();
+        }
+        let first = self.line - now;
+        let serial = self.serial + 1;
+        self.line += count as f64 * step;
+        self.serial += count;
+        SlotBatch {
+            count: u32::try_from(count).unwrap_or(u32::MAX),
+            serial,
+            first: micros(first),
+            step: micros(step),
+        }
+    }
+
+    /// The breaker as `node` sees it. While HalfOpen, one node with something to send may probe.
+    fn probe(
+        &mut self,
+        settings: &FleetSettings,
+        node: NodeId,
+        call: &Call,
+        now: f64,
+    ) -> BreakerReply {
+        let breaker = &mut self.breaker;
+        if breaker.state == State::Open && now >= breaker.until {
+            breaker.state = State::HalfOpen;
+            breaker.probe_until = 0.0;
+        }
+        if breaker.state == State::HalfOpen && breaker.probe_until < now && call.want > 0 {
+            breaker.probe_node = node;
+            breaker.probe_until = now + floor_micros(settings.probe_lost_after);
+        }
+        match breaker.state {
+            State::Closed => BreakerReply::Closed,
+            State::Open => BreakerReply::Open {
+                open_for: micros(breaker.until - now),
+            },
+            State::HalfOpen => BreakerReply::HalfOpen {
+                may_probe: breaker.probe_node == node && breaker.probe_until >= now,
+            },
+        }
+    }
+
+    fn ownership(&self, call: &Call, now: f64) -> Ownership {
+        let totals = &self.totals;
+        Ownership {
+            fence: self.fence,
+            feedback: Feedback {
+                sent: totals.sent,
+                accepted: totals.accepted,
+                latency_sum: micros(totals.latency_sum),
+                late_accepted: totals.late_accepted,
+                late_refused: totals.late_refused,
+                refusals: totals.refusals,
+                refusal: totals.refusal,
+                refusal_age: micros(now - totals.refused_at),
+                refusal_sent: totals.refusal_sent,
+                back: totals.back,
+                closes: totals.closes,
+            },
+            record: self.record.filter(|_| call.fence != self.fence),
+        }
+    }
+
+    fn notice(&self, now: f64) -> Notice {
+        Notice {
+            rate: self.rate,
+            epoch: self.epoch,
+            hold_for: micros(self.hold - now),
+            breaker: match self.breaker.state {
+                State::Closed => BreakerReply::Closed,
+                State::Open => BreakerReply::Open {
+                    open_for: micros(self.breaker.until - now),
+                },
+                State::HalfOpen => BreakerReply::HalfOpen { may_probe: false },
+            },
+        }
+    }
+}
+
+/// Microseconds of the store's clock as a duration; zero if negative.
+pub fn micros(micros: f64) -> Duration {
+    Duration::from_nanos(saturating_u64((micros * 1000.0).round().max(0.0)))
+}
+
+/// Whole microseconds, as a call is encoded.
+fn floor_micros(duration: Duration) -> f64 {
+    (nanos(duration) / 1000) as f64
+}
+
+fn micros_since_origin(now: Timestamp) -> f64 {
+    (now.as_nanos() / 1000) as f64
+}
+
+fn whole(number: f64) -> u32 {
+    u32::try_from(saturating_u64(number)).unwrap_or(u32::MAX)
+}
+
+const SECOND: f64 = 1_000_000.0;
+/// While demand is below this share of the rate, nodes pace themselves.
+const FREE_BELOW: f64 = 0.8;
+/// With a smaller share, in requests per interval, a node needs slots even if demand is low.
+const MIN_FREE: f64 = 0.5;
+/// The least part of the rate that is given out while learning.
+const MIN_LEARNED: f64 = 0.01;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,363 @@
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+use crate::fleet::{Left, RateDecision, Refusal, Trip};
+use crate::gate::{Gate, GateSettings};
+
+const SETTINGS: FleetSettings = FleetSettings {
+    interval: Duration::from_millis(100),
+    lease: Duration::from_secs(2),
+    initial_rate: 10.0,
+    min_rate: 0.05,
+    open_first: Duration::from_secs(2),
+    open_for: Duration::from_secs(15),
+    trip_window: Duration::from_secs(30),
+    half_open_probes: 2,
+    probe_lost_after: Duration::from_secs(120),
+};
+
+const A: NodeId = NodeId(1);
+const B: NodeId = NodeId(2);
+
+/// A store with one key, and its clock.
+struct Store {
+    ledger: Ledger,
+    now: Timestamp,
+}
+
+impl Store {
+    fn new() -> Self {
+        let now = Timestamp::from_secs(1000);
+        Self {
+            ledger: Ledger::new(&SETTINGS, None, now),
+            now,
+        }
+    }
+
+    fn after(&mut self, millis: u64) -> &mut Self {
+        self.now = self.now + Duration::from_millis(millis);
+        self
+    }
+
+    fn call(&mut self, node: NodeId, call: &Call) -> Reply {
+        self.ledger.sync(&SETTINGS, node, call, self.now).0
+    }
+
+    /// Nodes with a demand of twice the rate call until shares are settled.
+    fn busy(nodes: &[NodeId]) -> Self {
+        let mut store = Self::new();
+        for _ in 0..20 {
+            for node in nodes {
+                store.after(5).call(*node, &busy());
+            }
+            store.after(80);
+        }
+        store
+    }
+}
+
+fn busy() -> Call {
+    Call {
+        demand: 20.0,
+        want: 1,
+        ..Call::default()
+    }
+}
+
+fn refusal(epoch: u32) -> Option<Refusal> {
+    Some(Refusal {
+        epoch,
+        kind: RefusalKind::Undirected,
+        age: Duration::from_millis(35),
+    })
+}
+
+#[test]
+fn divides_the_rate_equally_between_busy_nodes() {
+    let mut store = Store::busy(&[A, B]);
+    for node in [A, B] {
+        let reply = store.call(node, &busy());
+        assert!((reply.share - 0.5).abs() < 0.01, "{reply:?}");
+        assert_eq!(reply.active, 2);
+        assert!(!reply.is_free);
+    }
+}
+
+#[test]
+fn lowers_the_rate_once_per_epoch() {
+    let mut store = Store::busy(&[A, B]);
+    let before = store.call(A, &busy());
+    let report = Call {
+        refusal: refusal(before.epoch),
+        ..busy()
+    };
+    let first = store.call(A, &report);
+    let second = store.call(B, &report);
+    assert_eq!(first.epoch, before.epoch + 1);
+    assert_eq!(second.epoch, first.epoch);
+    assert!((first.rate - 0.85 * before.rate).abs() < 1e-9);
+    assert!((second.rate - first.rate).abs() < 1e-9);
+}
+
+#[test]
+fn ignores_decisions_of_an_earlier_owner_and_of_one_that_missed_a_refusal() {
+    let mut store = Store::busy(&[A, B]);
+    let owner = store.call(A, &busy()).ownership.unwrap();
+    let settings = GateSettings::default();
+    let decision = RateDecision {
+        fence: owner.fence,
+        rate: 50.0,
+        lowers: false,
+        refusals: owner.feedback.refusals,
+        hold_for: Duration::ZERO,
+        record: Gate::new(&settings, Timestamp::ZERO).record(Timestamp::ZERO),
+    };
+    let with = |decision| Call {
+        decision: Some(decision),
+        ..busy()
+    };
+    let fence = owner.fence + 1;
+    let is_50 = |rate: f64| (rate - 50.0).abs() < 1e-9;
+    assert!(!is_50(
+        store
+            .call(A, &with(RateDecision { fence, ..decision }))
+            .rate
+    ));
+    assert!(!is_50(store.call(B, &with(decision)).rate));
+    let refusals = 1;
+    let missed = RateDecision {
+        refusals,
+        ..decision
+    };
+    assert!(!is_50(store.call(A, &with(missed)).rate));
+    assert!(is_50(store.call(A, &with(decision)).rate));
+}
+
+#[test]
+fn another_node_owns_the_key_when_the_lease_ends_and_gets_the_record() {
+    let mut store = Store::busy(&[A, B]);
+    let fence = store.call(A, &busy()).ownership.unwrap().fence;
+    assert_eq!(store.call(B, &busy()).ownership, None);
+    let reply = store.after(2001).call(B, &busy());
+    assert_eq!(reply.ownership.unwrap().fence, fence + 1);
+    assert_eq!(store.call(A, &busy()).ownership, None);
+}
+
+#[test]
+fn one_node_does_not_open_the_breaker_of_many_but_half_do() {
+    let nodes = [1, 2, 3, 4].map(NodeId);
+    let mut store = Store::busy(&nodes);
+    let trip = Call {
+        trip: Some(Trip { is_decisive: false }),
+        ..busy()
+    };
+    for _ in 0..3 {
+        assert_eq!(store.call(nodes[0], &trip).breaker, BreakerReply::Closed);
+    }
+    let open_for = SETTINGS.open_first;
+    assert_eq!(
+        store.call(nodes[1], &trip).breaker,
+        BreakerReply::Open { open_for }
+    );
+}
+
+#[test]
+fn probes_one_after_the_other_close_the_breaker() {
+    let mut store = Store::busy(&[A, B]);
+    let trip = Some(Trip { is_decisive: true });
+    store.call(A, &Call { trip, ..busy() });
+    let half_open = |may_probe| BreakerReply::HalfOpen { may_probe };
+    let report = |probe| Call {
+        probe: Some(probe),
+        ..busy()
+    };
+    assert_eq!(store.after(2000).call(B, &busy()).breaker, half_open(true));
+    assert_eq!(store.call(A, &busy()).breaker, half_open(false));
+    let succeeded = report(ProbeResult::Succeeded);
+    // Only the node that may probe can report.
+    assert_eq!(store.call(A, &succeeded).breaker, half_open(false));
+    assert_eq!(store.call(B, &succeeded).breaker, half_open(true));
+    let failed = store.call(B, &report(ProbeResult::Failed)).breaker;
+    let open_for = SETTINGS.open_first.mul_f64(1.6);
+    assert_eq!(failed, BreakerReply::Open { open_for });
+    store.after(3200).call(A, &busy());
+    assert_eq!(store.call(A, &succeeded).breaker, half_open(true));
+    assert_eq!(store.call(A, &succeeded).breaker, BreakerReply::Closed);
+}
+
+#[test]
+fn gives_out_no_more_slots_than_the_server_says_remain() {
+    let mut store = Store::busy(&[A]);
+    let wants = |left| Call {
+        want: 100,
+        left,
+        ..busy()
+    };
+    let serial = store.call(A, &wants(None)).slots.serial;
+    let left = Left {
+        remaining: 5,
+        reset: Duration::from_secs(10),
+        serial,
+    };
+    let mut last = 0;
+    for _ in 0..80 {
+        let slots = store.after(100).call(A, &wants(Some(left))).slots;
+        if slots.count > 0 {
+            last = slots.serial + u64::from(slots.count) - 1;
+        }
+        assert!(last <= serial + 5, "{slots:?}");
+    }
+    assert_eq!(last, serial + 5, "and no fewer");
+}
+
+#[test]
+fn flushed_store_gives_out_what_nodes_claim() {
+    let mut now = Timestamp::from_secs(5);
+    let claim = Claim {
+        rate: 100.0,
+        epoch: 40,
+        share: 0.25,
+    };
+    let call = Call {
+        demand: 100.0,
+        want: 1,
+        claim: Some(claim),
+        ..Call::default()
+    };
+    let mut ledger = Ledger::new(&SETTINGS, Some(&claim), now);
+    for node in 1..=4 {
+        now = now + Duration::from_millis(10);
+        let reply = ledger.sync(&SETTINGS, NodeId(node), &call, now).0;
+        assert_eq!((reply.epoch, reply.rate, reply.share), (40, 100.0, 0.25));
+        let pace = 100.0 * 0.25 * node as f64;
+        assert!((reply.slots.step.as_secs_f64() * pace - 1.0).abs() < 1e-3);
+    }
+    let fifth = ledger.sync(&SETTINGS, NodeId(5), &call, now).0;
+    assert!(fifth.share.abs() < 1e-9, "nothing is left");
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Call {
+        node: u64,
+        demand: f64,
+        want: u32,
+    },
+    Refused {
+        node: u64,
+        late: u32,
+    },
+    Holds {
+        node: u64,
+        millis: u64,
+    },
+    Decides {
+        node: u64,
+        rate: f64,
+    },
+    Trips {
+        node: u64,
+    },
+    Left {
+        node: u64,
+        remaining: u32,
+        seconds: u64,
+    },
+    Releases {
+        node: u64,
+    },
+}
+
+fn acts() -> impl Strategy<Value = Vec<(u64, Act)>> {
+    let node = || 1_u64..6;
+    let act = prop_oneof![
+        8 => (node(), 0.0..300.0, 0_u32..50)
+            .prop_map(|(node, demand, want)| Act::Call { node, demand, want }),
+        2 => (node(), 0_u32..2).prop_map(|(node, late)| Act::Refused { node, late }),
+        1 => (node(), 0_u64..3000).prop_map(|(node, millis)| Act::Holds { node, millis }),
+        2 => (node(), 0.1..500.0).prop_map(|(node, rate)| Act::Decides { node, rate }),
+        1 => node().prop_map(|node| Act::Trips { node }),
+        1 => (node(), 0_u32..100, 1_u64..20)
+            .prop_map(|(node, remaining, seconds)| Act::Left { node, remaining, seconds }),
+        1 => node().prop_map(|node| Act::Releases { node }),
+    ];
+    vec((0_u64..400, act), 1..200)
+}
+
+proptest! {
+    #[test]
+    fn line_and_numbers_only_grow_and_shares_fit(acts in acts()) {
+        let record = {
+            let settings = GateSettings::default();
+            Gate::new(&settings, Timestamp::ZERO).record(Timestamp::ZERO)
+        };
+        let mut store = Store::new();
+        let (mut last_slot, mut last_serial) = (Timestamp::ZERO, 0);
+        let (mut fence, mut epoch, mut hold_until) = (0, 0, Timestamp::ZERO);
+        for (millis, act) in acts {
+            store.after(millis);
+            let mut call = busy();
+            let node = match act {
+                Act::Call { node, demand, want } => {
+                    call = Call { demand, want, ..Call::default() };
+                    node
+                }
+                Act::Refused { node, late } => {
+                    call.refusal = refusal(epoch - late.min(epoch));
+                    node
+                }
+                Act::Holds { node, millis } => {
+                    call.hold_for = Duration::from_millis(millis);
+                    node
+                }
+                Act::Decides { node, rate } => {
+                    call.decision = Some(RateDecision {
+                        fence,
+                        rate,
+                        lowers: rate < 100.0,
+                        refusals: store.ledger.totals.refusals,
+                        hold_for: Duration::ZERO,
+                        record,
+                    });
+                    node
+                }
+                Act::Trips { node } => {
+                    call.trip = Some(Trip { is_decisive: node == 1 });
+                    node
+                }
+                Act::Left { node, remaining, seconds } => {
+                    let reset = Duration::from_secs(seconds);
+                    call.left = Some(Left { remaining, reset, serial: last_serial });
+                    node
+                }
+                Act::Releases { node } => {
+                    store.ledger.release(NodeId(node));
+                    continue;
+                }
+            };
+            let reply = store.call(NodeId(node), &call);
+            prop_assert!(store.ledger.issued() <= 1.0 + 1e-9, "{}", store.ledger.issued());
+            prop_assert!((store.ledger.issued() - store.ledger.shares.issued).abs() < 1e-6);
+            prop_assert!(reply.epoch >= epoch);
+            epoch = reply.epoch;
+            let hold = store.now + reply.hold_for;
+            prop_assert!(hold >= hold_until || hold_until <= store.now);
+            hold_until = hold;
+            if let Some(ownership) = reply.ownership {
+                prop_assert!(ownership.fence >= fence);
+                fence = ownership.fence;
+            }
+            let SlotBatch { count, serial, first, step } = reply.slots;
+            if count > 0 {
+                prop_assert!(serial > last_serial, "{serial} after {last_serial}");
+                last_serial = serial + u64::from(count) - 1;
+                let first = store.now + first;
+                prop_assert!(first >= last_slot && first >= hold_until.min(first));
+                // The sum of rounded steps may differ by a microsecond.
+                let length = step * (count - 1);
+                last_slot = first + length.saturating_sub(Duration::from_micros(1));
+            }
+        }
+    }
+}
