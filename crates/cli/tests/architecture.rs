@@ -68,15 +68,20 @@ const PARSING: &[(&str, &str)] = &[
     ("std::env::args", "only cli parses arguments"),
 ];
 
-/// What speaks SQL, and the one folder that may use it.
-const SPEAKING_SQL: &[(&str, &str)] = &[
+/// What speaks to databases, and the one folder that may use it.
+const SPEAKING_TO_DATABASES: &[(&str, &str)] = &[
     ("rusqlite", "only crates/store/src/sqlite speaks SQL"),
     (
         "tokio_postgres",
         "only crates/store/src/postgres speaks SQL",
     ),
+    ("redis::aio", "only crates/store/src/redis speaks to Redis"),
 ];
-const SQL: &[&str] = &["crates/store/src/sqlite", "crates/store/src/postgres"];
+const DATABASES: &[&str] = &[
+    "crates/store/src/sqlite",
+    "crates/store/src/postgres",
+    "crates/store/src/redis",
+];
 
 /// What must not be left in any Rust source.
 const LEFTOVERS: &[(&str, &str)] = &[
@@ -143,17 +148,14 @@ fn app_parses_no_arguments() {
 }
 
 #[test]
-fn only_the_store_speaks_sql() {
+fn only_the_store_speaks_to_databases() {
     let sources = product_sources();
     let mut findings = Vec::new();
-    for (word, folder) in SPEAKING_SQL.iter().zip(SQL) {
+    for (word, folder) in SPEAKING_TO_DATABASES.iter().zip(DATABASES) {
         let (inside, outside): (Vec<_>, Vec<_>) = sources
             .iter()
             .partition(|(file, _)| file.starts_with(folder));
-        assert!(
-            !inside.is_empty(),
-            "the sources that speak SQL were not found"
-        );
+        assert!(!inside.is_empty(), "the sources of {folder} were not found");
         let word = std::slice::from_ref(word);
         findings.extend(
             outside
@@ -705,12 +707,20 @@ mod samples {
     }
 
     #[test]
-    fn parsing_and_sql_are_found() {
+    fn parsing_and_databases_are_found() {
         for source in ["use clap::Parser;", "for word in std::env::args() {}"] {
             assert_eq!(find("a.rs", source, PARSING).len(), 1, "{source}");
         }
-        for source in ["use rusqlite::params;", "use tokio_postgres::Client;"] {
-            assert_eq!(find("a.rs", source, SPEAKING_SQL).len(), 1, "{source}");
+        for source in [
+            "use rusqlite::params;",
+            "use tokio_postgres::Client;",
+            "use redis::aio::PubSub;",
+        ] {
+            assert_eq!(
+                find("a.rs", source, SPEAKING_TO_DATABASES).len(),
+                1,
+                "{source}"
+            );
         }
     }
 

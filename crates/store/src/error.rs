@@ -59,8 +59,8 @@ pub enum OpenError {
         /// What was found.
         reason: String,
     },
-    /// The database could not be used: it cannot be reached, or refuses.
-    #[cfg(feature = "postgres")]
+    /// The server could not be used: it cannot be reached, or refuses.
+    #[cfg(any(feature = "postgres", feature = "redis"))]
     #[error("`{server}` cannot be used: {reason}\nhint: {hint}")]
     Database {
         /// Its address, without the password.

@@ -50,8 +50,12 @@ pub mod operations;
 mod postgres;
 #[cfg(all(feature = "postgres", unix, any(test, feature = "faults")))]
 pub mod private_postgres;
+#[cfg(all(feature = "redis", unix, any(test, feature = "faults")))]
+pub mod private_redis;
 mod queue;
 mod record;
+#[cfg(feature = "redis")]
+mod redis;
 mod save;
 mod seal;
 mod sqlite;
@@ -71,6 +75,11 @@ pub use queue::MAX_QUEUED;
 pub use record::{
     AddedEndpoint, InvalidReference, Protection, Reference, RemovedEndpoint, RotatedToken,
     StoredEndpoint, StoredGate, StoredState,
+};
+#[cfg(feature = "redis")]
+pub use redis::{
+    FleetError, FleetMember, FleetMessage, FleetServer, GatesAddress, GatesAddressError, KeyCall,
+    Membership, SyncReply,
 };
 pub use save::SaveFuture;
 pub use seal::{KeyError, Keys};

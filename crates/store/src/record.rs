@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
+use policy::breaker::BreakerState;
 use policy::gate::GateRecord;
+use policy::hint::Source;
 use policy::ladder::{LadderOptions, LadderRecord, LadderSettings};
 use policy::setting::{SettingError, SettingErrors, Values};
 use policy::time::WallTime;
@@ -40,6 +42,25 @@ pub struct StoredGate {
     pub record: GateRecord,
     /// When it was written.
     pub at: WallTime,
+}
+
+/// The source of a hold, by its name. One that is no longer known still held the gate.
+pub(crate) fn source(name: &str) -> Source {
+    match name {
+        "body" => Source::Body,
+        name => Source::of_header(name).unwrap_or(Source::Assumed),
+    }
+}
+
+/// The state of a breaker, by its word.
+pub(crate) fn breaker_state(word: &str) -> Option<BreakerState> {
+    let states = [
+        BreakerState::Closed,
+        BreakerState::Open,
+        BreakerState::HalfOpen,
+        BreakerState::Isolated,
+    ];
+    states.into_iter().find(|state| state.as_str() == word)
 }
 
 /// The state of an endpoint.

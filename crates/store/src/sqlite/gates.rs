@@ -8,7 +8,7 @@ use rusqlite::{Connection, Row, named_params};
 
 use super::problem::SqliteError;
 use super::{duration, nanoseconds};
-use crate::record::StoredGate;
+use crate::record::{self, StoredGate};
 
 pub(super) fn write(connection: &Connection, gate: &StoredGate) -> rusqlite::Result<()> {
     let record = &gate.record;
@@ -69,7 +69,7 @@ fn gate(row: &Row<'_>) -> Result<StoredGate, SqliteError> {
             ceiling: row.get("ceiling_per_second")?,
             banned_above: row.get("banned_above_per_second")?,
             hold: row.get::<_, Option<i64>>("hold_ns")?.map(duration),
-            hold_source: hold_source.as_deref().map(source),
+            hold_source: hold_source.as_deref().map(record::source),
             breaker: BreakerRecord {
                 state: state(&row.get::<_, String>("breaker")?)?,
                 open_for: duration(row.get("breaker_open_ns")?),
@@ -94,25 +94,9 @@ fn cost(row: &Row<'_>) -> rusqlite::Result<Option<CostRecord>> {
     }))
 }
 
-/// A source that is no longer known still held the gate.
-fn source(name: &str) -> Source {
-    match name {
-        "body" => Source::Body,
-        name => Source::of_header(name).unwrap_or(Source::Assumed),
-    }
-}
-
 fn state(word: &str) -> Result<BreakerState, SqliteError> {
-    let known = STATES.into_iter().find(|state| state.as_str() == word);
-    known.ok_or_else(|| SqliteError::Row {
+    record::breaker_state(word).ok_or_else(|| SqliteError::Row {
         table: "gates",
         reason: format!("`{word}` is no state of a breaker"),
     })
 }
-
-const STATES: [BreakerState; 4] = [
-    BreakerState::Closed,
-    BreakerState::Open,
-    BreakerState::HalfOpen,
-    BreakerState::Isolated,
-];
