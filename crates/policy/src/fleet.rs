@@ -1,12 +1,12 @@
 //! Many nodes as one client: the rate of a key is shared through a store.
 //!
-//! Each node keeps a `Member` for each shared key. About every 100 ms it sends a [`Call`] to the
+//! Each node keeps a [`Member`] for each shared key. About every 100 ms it sends a [`Call`] to the
 //! store, which answers with a [`Reply`]. The store runs one script for all nodes; [`Ledger`] is that
 //! script in Rust, for tests and simulations. Nothing here does IO: a member says when its next call
 //! is due and what it contains, and takes the reply.
 //!
 //! **Slots.** A key has one line of send times, `1/rate` apart. A reply reserves the next few for its
-//! node: `Slots`. The upstream therefore sees one evenly paced client, whatever the number of nodes.
+//! node: [`Slots`](crate::gate::Slots). The upstream therefore sees one evenly paced client, whatever the number of nodes.
 //! The line never moves back, so no slot is given out twice, even if a message is lost.
 //!
 //! **Shares.** A node also has a share of the rate, by demand; all shares add up to at most one. It
@@ -16,7 +16,7 @@
 //!
 //! **One controller.** The store makes one node the owner of the key. All nodes report what was
 //! accepted and refused; the store adds it up; the owner gets the totals ([`Feedback`]), replays what
-//! is new through the strategy of its gates (`Owner`), and writes a [`RateDecision`]. A new owner
+//! is new through the strategy of its gates, and writes a [`RateDecision`]. A new owner
 //! gets a higher `fence`, and decisions with a lower one are ignored.
 //!
 //! **Epochs.** A refusal counts only if its request was sent in the present epoch. The first one
@@ -32,36 +32,15 @@
 //! **Time.** Messages contain durations only; the clocks of nodes are never compared.
 
 mod ledger;
+mod member;
 mod message;
+mod owner;
+mod settings;
 
 pub use ledger::{Ledger, micros};
+pub use member::{Member, MemberView};
 pub use message::{
     BreakerReply, Call, Claim, Feedback, Left, NodeId, Notice, Ownership, ProbeResult,
     RateDecision, Refusal, RefusalKind, Reply, SlotBatch, Trip,
 };
-
-use std::time::Duration;
-
-/// What all nodes of a fleet must agree on, besides the settings of the gate.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct FleetSettings {
-    /// The time between two calls of a node. With 250 ms, eight nodes lose 3 % of goodput.
-    pub interval: Duration,
-    /// A node that did not call for this long has no share, and is no owner. A reply may ask a node
-    /// to call again only after half of it.
-    pub lease: Duration,
-    /// The rate of a key that nobody has claimed, in requests per second.
-    pub initial_rate: f64,
-    /// The rate is never lower.
-    pub min_rate: f64,
-    /// The first open time of the breaker of the fleet.
-    pub open_first: Duration,
-    /// Later open times grow up to this.
-    pub open_for: Duration,
-    /// A trip of the breaker of one node counts for this long.
-    pub trip_window: Duration,
-    /// So many probes must succeed until the breaker of the fleet closes.
-    pub half_open_probes: u8,
-    /// A probe without a result is given to another node after this.
-    pub probe_lost_after: Duration,
-}
+pub use settings::{FleetSettings, SharedSettings};

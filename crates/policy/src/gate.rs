@@ -27,6 +27,7 @@ mod admit;
 mod ask;
 mod counters;
 mod explain;
+mod external;
 mod learn;
 mod options;
 mod quota;
@@ -38,7 +39,10 @@ mod tests;
 use counters::Counters;
 use quota::Quota;
 
+pub(crate) use external::Replayed;
+
 pub use ask::{Ask, Decision, Permit, Reason, ResponseBody};
+pub use external::{External, ExternalBreaker, Slots};
 pub use options::GateOptions;
 pub use record::{CostRecord, CostSnapshot, GateOverride, GateRecord, GateSnapshot, GateSummary};
 pub use settings::GateSettings;

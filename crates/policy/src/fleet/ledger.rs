@@ -28,6 +28,9 @@ pub struct Ledger {
     /// The serial number of the slot that was given out last, counting requests sent without one.
     serial: u64,
     hold: f64,
+    /// Whether only one request at a time is sent, and when the last one counts as lost.
+    is_blind: bool,
+    blind_until: f64,
     owner: NodeId,
     owner_until: f64,
     fence: u32,
@@ -135,6 +138,8 @@ impl Ledger {
             line: now,
             serial: 0,
             hold: 0.0,
+            is_blind: false,
+            blind_until: 0.0,
             owner: NodeId(0),
             owner_until: 0.0,
             fence: 0,
@@ -190,8 +195,8 @@ impl Ledger {
         self.take_decision(settings, node, call, now);
         self.count_shares(settings, node, now);
         let share = self.share(settings, node, call, now);
-        let (slots, next, is_free) = self.reserve(settings, node, share, call, now);
         let breaker = self.probe(settings, node, call, now);
+        let (slots, next, is_free) = self.reserve(settings, node, share, call, now);
         self.touched = now;
         let reply = Reply {
             rate: self.rate,
@@ -256,6 +261,9 @@ impl Ledger {
     }
 
     fn merge(&mut self, call: &Call, now: f64) {
+        if call.accepted > 0 || call.late_accepted > 0 {
+            self.is_blind = false;
+        }
         let totals = &mut self.totals;
         totals.sent += u64::from(call.sent);
         self.serial += u64::from(call.sent_freely);
@@ -301,6 +309,8 @@ impl Ledger {
     fn take_refusal(&mut self, settings: &FleetSettings, call: &Call, now: f64) {
         const LOWERED: f64 = 0.85;
         let Some(refusal) = &call.refusal else { return };
+        // The owner needs some time to decide.
+        self.blind_until = now + 2.0 * floor_micros(settings.interval);
         if refusal.epoch != self.epoch {
             self.totals.late_refused += 1;
             return;
@@ -394,6 +404,7 @@ impl Ledger {
         self.rate = decision.rate.max(settings.min_rate);
         self.hold = self.hold.max(now + floor_micros(decision.hold_for));
         self.record = Some(decision.record);
+        self.is_blind = decision.is_blind;
         if decision.lowers {
             self.epoch += 1;
         }
@@ -477,7 +488,8 @@ impl Ledger {
         self.line = self.line.max(now).max(self.hold);
         self.pass_quota();
         let per_interval = share * self.rate * interval / SECOND;
-        let is_calm = self.shares.demand < FREE_BELOW * self.rate && !is_learning;
+        let is_plain = self.breaker.state == State::Closed && !is_learning && !self.is_blind;
+        let is_calm = is_plain && self.shares.demand < FREE_BELOW * self.rate;
         if is_calm && per_interval >= MIN_FREE && now >= self.quota.until {
             return (SlotBatch::default(), Duration::ZERO, true);
         }
@@ -495,7 +507,11 @@ impl Ledger {
             let is_turn = self.line <= now || now >= turn;
             u32::from(call.held == 0 && call.want > 0 && is_turn && is_near)
         };
+        let count = count.min(self.probes_for(node, now));
         let slots = self.reserve_within_quota(count, step, now);
+        if slots.count > 0 {
+            self.blind_until = self.line + BLIND_LOST;
+        }
         if slots.count > 0
             && let Some(lease) = self.leases.get_mut(&node)
         {
@@ -507,6 +523,17 @@ impl Ledger {
             };
         }
         (slots, micros(next), false)
+    }
+
+    /// How many slots a node may have while the breaker is not Closed, or nothing is accepted.
+    fn probes_for(&self, node: NodeId, now: f64) -> u32 {
+        let is_due = !self.is_blind || now >= self.blind_until;
+        match self.breaker.state {
+            State::Closed if self.is_blind => u32::from(is_due),
+            State::Closed => u32::MAX,
+            State::Open => 0,
+            State::HalfOpen => u32::from(is_due && self.breaker.probe_node == node),
+        }
     }
 
     /// If the server's quota is used up, nothing is sent before it is renewed. The next one is taken
@@ -627,6 +654,8 @@ fn whole(number: f64) -> u32 {
     u32::try_from(saturating_u64(number)).unwrap_or(u32::MAX)
 }
 
+/// A single request is lost, or its node is, if there is no result after this.
+const BLIND_LOST: f64 = 5_000_000.0;
 const SECOND: f64 = 1_000_000.0;
 /// While demand is below this share of the rate, nodes pace themselves.
 const FREE_BELOW: f64 = 0.8;

@@ -131,6 +131,8 @@ pub struct RateDecision {
     pub refusals: u64,
     /// Nothing is sent for this long.
     pub hold_for: Duration,
+    /// Whether it is unknown if the server accepts anything: one request at a time finds out.
+    pub is_blind: bool,
     /// The controller, for the next owner.
     pub record: GateRecord,
 }

@@ -255,7 +255,7 @@ impl Gate {
     }
 
     /// `Ok` if the breaker admits the ask or the ask may wait for it.
-    fn pass_breaker(
+    pub(super) fn pass_breaker(
         &self,
         settings: &GateSettings,
         tickets: &Tickets,
@@ -299,7 +299,7 @@ impl Gate {
     }
 
     /// `Ok` if there is no hold or the ask may wait for its end.
-    fn pass_hold(
+    pub(super) fn pass_hold(
         &self,
         settings: &GateSettings,
         ask: &Ask,
@@ -416,7 +416,7 @@ impl Gate {
             || probes.is_some_and(|probes| ahead >= probes)
     }
 
-    fn within_limits_at(
+    pub(super) fn within_limits_at(
         &self,
         settings: &GateSettings,
         ahead: u64,
@@ -450,7 +450,7 @@ impl Gate {
 
     /// Whether the maximum number of attempts is in flight. The bound of `adaptive` expires after
     /// silence, `max_in_flight` never does.
-    fn is_full(&self, settings: &GateSettings, now: Timestamp) -> bool {
+    pub(super) fn is_full(&self, settings: &GateSettings, now: Timestamp) -> bool {
         self.in_flight() >= settings.max_in_flight
             || self.is_waiting_for_answers(settings)
                 && now < self.last_progress.waits_until(now, settings.lost_after())
@@ -474,7 +474,7 @@ impl Gate {
         self.in_flight() < settings.max_in_flight && (few || !self.is_waiting_for_answers(settings))
     }
 
-    fn join(
+    pub(super) fn join(
         &mut self,
         settings: &GateSettings,
         tickets: &mut Tickets,
@@ -531,7 +531,7 @@ impl Gate {
     }
 
     #[inline]
-    fn permit(&mut self, cost: u32, probe: Option<Probe>, now: Timestamp) -> Permit {
+    pub(super) fn permit(&mut self, cost: u32, probe: Option<Probe>, now: Timestamp) -> Permit {
         self.last_progress = LastProgress::at(now);
         self.counters.admit();
         self.admitted = self.admitted.wrapping_add(1);
@@ -551,7 +551,7 @@ impl Gate {
     }
 }
 
-enum Evaluation {
+pub(super) enum Evaluation {
     Admit,
     Wait {
         reason: Reason,

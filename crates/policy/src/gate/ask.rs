@@ -132,6 +132,11 @@ impl Permit {
         self.epoch
     }
 
+    /// Its number at its gate.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
     /// Whether the attempt probes if the upstream has recovered.
     pub fn is_probe(&self) -> bool {
         self.probe.is_some()

@@ -424,7 +424,7 @@ impl Gate {
     }
 
     #[inline]
-    fn apply(&mut self, settings: &GateSettings, reaction: Reaction, now: Timestamp) {
+    pub(super) fn apply(&mut self, settings: &GateSettings, reaction: Reaction, now: Timestamp) {
         if let Some((rate, why)) = reaction.rate {
             if rate < self.bucket.rate() {
                 self.bucket.cut_to(rate::burst(settings, rate));
@@ -447,7 +447,12 @@ impl Gate {
     }
 
     #[inline]
-    fn moment(&self, settings: &GateSettings, permit: &Permit, now: Timestamp) -> Moment {
+    pub(super) fn moment(
+        &self,
+        settings: &GateSettings,
+        permit: &Permit,
+        now: Timestamp,
+    ) -> Moment {
         // Only `adaptive` needs it, and only below a ceiling; reading it touches another cache
         // line.
         let asks = settings.strategy == Strategy::Adaptive && self.adaptive.has_ceiling();

@@ -167,6 +167,11 @@ impl Adaptive {
         }
     }
 
+    /// The limit is higher by this, as far as it is known.
+    pub(crate) fn raise_ceiling(&mut self, by: f64) {
+        self.ceiling += narrow(by);
+    }
+
     /// Whether the number of unanswered attempts has reached its bound: twice what the rate fills
     /// at the usual latency, plus [`ALWAYS_IN_FLIGHT`]. More would only queue at the server. The
     /// bound is one while it is unknown whether the server accepts anything.

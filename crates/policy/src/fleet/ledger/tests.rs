@@ -111,6 +111,7 @@ fn ignores_decisions_of_an_earlier_owner_and_of_one_that_missed_a_refusal() {
         lowers: false,
         refusals: owner.feedback.refusals,
         hold_for: Duration::ZERO,
+        is_blind: false,
         record: Gate::new(&settings, Timestamp::ZERO).record(Timestamp::ZERO),
     };
     let with = |decision| Call {
@@ -318,6 +319,7 @@ proptest! {
                         lowers: rate < 100.0,
                         refusals: store.ledger.totals.refusals,
                         hold_for: Duration::ZERO,
+                        is_blind: false,
                         record,
                     });
                     node
