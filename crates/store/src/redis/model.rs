@@ -177,6 +177,7 @@ fn call(random: &mut Random, epoch: u32) -> Call {
             lowers: random.below(2) == 0,
             refusals: random.below(3),
             hold_for: micros(random, 300_000),
+            is_blind: random.below(3) == 0,
             record: record(random),
         }),
     }

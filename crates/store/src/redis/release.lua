@@ -5,7 +5,7 @@
 --
 -- The offsets are those of `owner_until`, `issued` and `owner` in the header of `sync.lua`, from 0.
 
-local OWNER_UNTIL, ISSUED, OWNER = 5 * 8, 21 * 8, 42 * 8
+local OWNER_UNTIL, ISSUED, OWNER = 7 * 8, 23 * 8, 44 * 8
 local EXPIRY = 600
 
 local node = ARGV[1]

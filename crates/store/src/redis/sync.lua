@@ -14,12 +14,12 @@ local CALL = {
   'probe_lost_after', 'demand', 'want', 'held', 'sent', 'sent_freely', 'accepted', 'latency_sum', 'late_accepted',
   'late_refused', 'refusal', 'refusal_wait', 'refusal_epoch', 'refusal_age', 'hold_for', 'left', 'left_reset',
   'left_serial', 'trip', 'probe', 'back', 'claim', 'claim_rate', 'claim_epoch', 'claim_share', 'fence', 'decision',
-  'decision_fence', 'decision_rate', 'decision_refusals', 'decision_hold_for',
+  'decision_fence', 'decision_rate', 'decision_refusals', 'decision_hold_for', 'decision_is_blind',
 }
 local CALL_FORMAT = '<' .. string.rep('d', #CALL)
 
 local HEADER = {
-  'rate', 'epoch', 'line', 'serial', 'hold', 'owner_until', 'fence',
+  'rate', 'epoch', 'line', 'serial', 'hold', 'is_blind', 'blind_until', 'owner_until', 'fence',
   'sent', 'accepted', 'latency_sum', 'late_accepted', 'late_refused', 'refusals', 'refusal', 'refusal_wait',
   'refused_at', 'refusal_sent', 'back', 'closes',
   'level', 'spare', 'issued', 'active', 'demand', 'counted',
@@ -33,6 +33,7 @@ local HEADER_FORMAT = '<' .. string.rep('d', #HEADER - 5) .. string.rep('c16', 5
 local CLOSED, OPEN, HALF_OPEN = 0, 1, 2
 local NOBODY = '0000000000000000'
 local SECOND = 1000000
+local BLIND_LOST = 5 * SECOND
 local EXPIRY = 600
 
 local node = ARGV[1]
@@ -134,6 +135,9 @@ local function take_back(h, call, lease)
 end
 
 local function merge(h, call)
+  if call.accepted > 0 or call.late_accepted > 0 then
+    h.is_blind = 0
+  end
   h.sent = h.sent + call.sent
   h.serial = h.serial + call.sent_freely
   h.late_refused = h.late_refused + call.late_refused
@@ -168,6 +172,7 @@ local function take_refusal(h, call)
   if call.refusal == 0 then
     return
   end
+  h.blind_until = now + 2 * call.interval
   if call.refusal_epoch ~= h.epoch then
     h.late_refused = h.late_refused + 1
     return
@@ -250,6 +255,7 @@ local function take_decision(h, call, key)
   end
   h.rate = max(call.decision_rate, call.min_rate)
   h.hold = max(h.hold, now + call.decision_hold_for)
+  h.is_blind = call.decision_is_blind
   redis.call('SET', key.record, call.record, 'EX', EXPIRY)
   if call.decision == 2 then
     h.epoch = h.epoch + 1
@@ -358,6 +364,16 @@ local function reserve_within_quota(h, count, step)
   return slots
 end
 
+local function probes_for(h)
+  local is_due = h.is_blind == 0 or now >= h.blind_until
+  if h.breaker == OPEN then
+    return 0
+  elseif h.breaker == HALF_OPEN then
+    return is_due and h.probe_node == node and 1 or 0
+  end
+  return h.is_blind == 0 and math.huge or (is_due and 1 or 0)
+end
+
 -- The slots, when to call again, and whether the node needs none.
 local function reserve(h, call, lease, share)
   local is_learning = now < h.learn_until
@@ -366,7 +382,8 @@ local function reserve(h, call, lease, share)
   h.line = max(max(h.line, now), h.hold)
   pass_quota(h)
   local per_interval = share * h.rate * call.interval / SECOND
-  local is_calm = h.demand < 0.8 * h.rate and not is_learning
+  local is_plain = h.breaker == CLOSED and not is_learning and h.is_blind == 0
+  local is_calm = is_plain and h.demand < 0.8 * h.rate
   if is_calm and per_interval >= 0.5 and now >= h.quota_until then
     return NO_SLOTS, 0, 1
   end
@@ -385,8 +402,9 @@ local function reserve(h, call, lease, share)
       count = 1
     end
   end
-  local slots = reserve_within_quota(h, count, step)
+  local slots = reserve_within_quota(h, min(count, probes_for(h)), step)
   if slots.count > 0 then
+    h.blind_until = h.line + BLIND_LOST
     lease.granted = now
     next_ = per < 1 and min(0.8 * h.active * step, call.lease / 2) or 0
   end
@@ -450,8 +468,8 @@ local function sync(key, call)
   count_shares(h, call, key)
   local share = take_share(h, call, key)
   local lease = key.lease
-  local slots, next_, is_free = reserve(h, call, lease, share)
   local state, open_for = probe(h, call)
+  local slots, next_, is_free = reserve(h, call, lease, share)
   h.touched = now
   write_header(key.header, h)
   redis.call('HSET', key.leases, node, doubles(lease.demand, lease.share, lease.until_, lease.granted))

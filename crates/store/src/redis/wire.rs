@@ -73,6 +73,7 @@ pub(super) fn encode(settings: &FleetSettings, call: &Call) -> Vec<u8> {
         decision.map_or(0.0, |decision| decision.rate),
         decision.map_or(0.0, |decision| count(decision.refusals)),
         decision.map_or(0.0, |decision| whole_micros(decision.hold_for)),
+        decision.map_or(0.0, |decision| flag(decision.is_blind)),
     ];
     let mut bytes: Vec<u8> = row.iter().flat_map(|number| number.to_le_bytes()).collect();
     if let Some(decision) = decision {
