@@ -25,6 +25,7 @@ use crate::tower::BoxError;
 ///         },
 ///         LimitError::Key(error) => format!("not a request to any host: {error}"),
 ///         LimitError::Service(error) => format!("failed: {error}"),
+///         other => other.to_string(),
 ///     }
 /// }
 /// ```
