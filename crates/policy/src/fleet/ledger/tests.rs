@@ -1,3 +1,5 @@
+//! One test for each rule of the ledger, and what holds in random histories.
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 
