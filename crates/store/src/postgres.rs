@@ -12,7 +12,7 @@ mod address;
 mod call;
 mod connection;
 mod database;
-mod news;
+mod notifications;
 mod operations;
 mod problem;
 mod reader;
@@ -42,13 +42,13 @@ use crate::seal::Keys;
 use crate::writer::Writer;
 use call::Call;
 use database::{Counts, Identity, PostgresDatabase};
-use news::News;
+use notifications::Notifications;
 use reader::Reader;
 
 #[derive(Debug)]
 pub(crate) struct Postgres {
     counts: Arc<Counts>,
-    news: Arc<News>,
+    notifications: Arc<Notifications>,
     reader: Reader,
     writer: Writer<Call>,
 }
@@ -66,21 +66,28 @@ impl Postgres {
             source,
         };
         let identity = Identity::new(node);
-        let news = Arc::new(News::default());
+        let notifications = Arc::new(Notifications::default());
         let open = || {
             let (address, keys, faults) = (address.clone(), keys.clone(), faults.clone());
-            PostgresDatabase::open(address, keys, faults, identity, Arc::clone(&news), now)
+            PostgresDatabase::open(
+                address,
+                keys,
+                faults,
+                identity,
+                Arc::clone(&notifications),
+                now,
+            )
         };
         // On a thread of its own, because the caller may be a task of another runtime.
         let opened = thread::scope(|scope| scope.spawn(open).join());
         let database = opened.map_err(|_| io(io::Error::other("a thread has panicked")))??;
         let counts = Arc::clone(database.counts());
-        let reader =
-            Reader::start(&address, keys, faults, identity, Arc::clone(&news)).map_err(io)?;
+        let reader = Reader::start(&address, keys, faults, identity, Arc::clone(&notifications))
+            .map_err(io)?;
         let writer = Writer::start(database).map_err(io)?;
         Ok(Self {
             counts,
-            news,
+            notifications,
             reader,
             writer,
         })

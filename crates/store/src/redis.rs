@@ -417,7 +417,7 @@ fn client(address: &GatesAddress) -> Result<Client, OpenError> {
     made.map_err(|error| opening(&error, address))
 }
 
-/// Passes on what the server sends by itself. If nobody reads messages for long, some are lost, as they
+/// Passes on what the server sends by itself. If messages are not read for long, some are lost, as they
 /// are when the connection fails: the next call says the same.
 fn listener(
     namespace: &str,

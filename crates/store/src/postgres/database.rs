@@ -24,7 +24,7 @@ use tokio::time::{sleep, timeout};
 use super::address::DatabaseAddress;
 use super::call::Call;
 use super::connection::Connection;
-use super::news::News;
+use super::notifications::Notifications;
 use super::problem::PostgresError;
 use super::{operations, schema};
 use crate::error::{OpenError, StoreError};
@@ -69,7 +69,7 @@ struct Link {
     connection: Option<Connection>,
     outage: Option<Outage>,
     counts: Arc<Counts>,
-    news: Arc<News>,
+    notifications: Arc<Notifications>,
 }
 
 /// How many operations there are, as of the last commit.
@@ -133,7 +133,7 @@ impl PostgresDatabase {
         keys: Keys,
         faults: Faults,
         identity: Identity,
-        news: Arc<News>,
+        notifications: Arc<Notifications>,
         now: impl Fn() -> WallTime,
     ) -> Result<Self, OpenError> {
         let runtime = runtime().map_err(|source| OpenError::Io {
@@ -155,7 +155,7 @@ impl PostgresDatabase {
             connection: Some(connection),
             outage: None,
             counts: Arc::default(),
-            news,
+            notifications,
         };
         let counted = runtime.block_on(link.transact(&mut []));
         counted.map_err(|problem| problem.opening(&link.address))?;
@@ -306,7 +306,7 @@ impl Link {
             None => done.deltas.add_to(&mut counts.operations),
         }
         drop(counts);
-        self.news.tell(done.ready);
+        self.notifications.announce(done.ready);
         Ok(())
     }
 

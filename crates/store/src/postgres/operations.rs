@@ -139,7 +139,7 @@ impl OperationQueue for Postgres {
     }
 
     fn listen(&self, listener: ReadyListener) {
-        self.news.set_listener(listener);
+        self.notifications.set_listener(listener);
     }
 }
 

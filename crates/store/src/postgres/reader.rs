@@ -1,4 +1,4 @@
-//! The thread that reads operations, and that tells other nodes what is due and is told by them.
+//! The thread that reads operations, and that exchanges notifications with other nodes.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use tokio_postgres::Notification;
 use super::address::DatabaseAddress;
 use super::connection::Connection;
 use super::database::{Identity, runtime};
-use super::news::{self, News};
+use super::notifications::{self, Notifications};
 use super::problem::PostgresError;
 use crate::call::reply;
 use crate::error::StoreError;
@@ -48,7 +48,7 @@ impl Reader {
         keys: Keys,
         faults: Faults,
         identity: Identity,
-        news: Arc<News>,
+        notifications: Arc<Notifications>,
     ) -> io::Result<Self> {
         let runtime = runtime()?;
         let (sender, receiver) = mpsc::channel(MAX_READS);
@@ -63,7 +63,7 @@ impl Reader {
                     connection: RefCell::default(),
                     connecting: tokio::sync::Mutex::default(),
                 };
-                let all = read_all(receiver, Rc::new(source), identity, news);
+                let all = read_all(receiver, Rc::new(source), identity, notifications);
                 LocalSet::new().block_on(&runtime, all);
             })?;
         Ok(Self {
@@ -153,32 +153,40 @@ async fn read_all(
     mut reads: mpsc::Receiver<Read>,
     source: Rc<Source>,
     identity: Identity,
-    news: Arc<News>,
+    notifications: Arc<Notifications>,
 ) {
     let address = source.address.clone();
-    let exchange = tokio::task::spawn_local(exchange_news(address, identity.session, news));
+    let exchange = tokio::task::spawn_local(exchange_notifications(
+        address,
+        identity.session,
+        notifications,
+    ));
     while let Some(read) = reads.recv().await {
         tokio::task::spawn_local(read(Rc::clone(&source)));
     }
     exchange.abort();
 }
 
-/// Tells and is told for ever. Without a connection nothing is lost: lanes are read anyway.
-async fn exchange_news(address: DatabaseAddress, session: u64, news: Arc<News>) {
+/// Runs for ever. Without a connection nothing is lost: lanes are read anyway.
+async fn exchange_notifications(
+    address: DatabaseAddress,
+    session: u64,
+    notifications: Arc<Notifications>,
+) {
     loop {
-        let told = Arc::clone(&news);
+        let received = Arc::clone(&notifications);
         let listener = move |notification: Notification| {
-            if let Some(ready) = news::read(session, notification.payload()) {
-                told.told(ready);
+            if let Some(ready) = notifications::read(session, notification.payload()) {
+                received.received(ready);
             }
         };
         let opened = Connection::open(&address, &Faults::none(), listener).await;
         if let Ok(connection) = opened
             && connection.batch("LISTEN tidegate").await.is_ok()
         {
-            // What was told before is not known.
-            news.told(None);
-            _ = exchange_over(&connection, session, &news).await;
+            // What was announced before is not known.
+            notifications.received(None);
+            _ = exchange_over(&connection, session, &notifications).await;
         }
         sleep(about(RECONNECT)).await;
     }
@@ -187,7 +195,7 @@ async fn exchange_news(address: DatabaseAddress, session: u64, news: Arc<News>) 
 /// How long to wait for the next attempt to connect.
 const RECONNECT: Duration = Duration::from_secs(2);
 
-/// How often lanes are read without being told.
+/// How often lanes are read without a notification.
 const POLL: Duration = Duration::from_secs(5);
 
 /// Messages of this time are sent together.
@@ -196,36 +204,36 @@ const GATHER: Duration = Duration::from_millis(20);
 async fn exchange_over(
     connection: &Connection,
     session: u64,
-    news: &News,
+    notifications: &Notifications,
 ) -> Result<(), PostgresError> {
     loop {
         let poll = about(POLL);
-        match timeout(poll, news.next()).await {
+        match timeout(poll, notifications.next()).await {
             Ok(lanes) => {
-                tell(connection, session, lanes).await?;
+                announce(connection, session, lanes).await?;
                 sleep(GATHER).await;
             }
             Err(_) => {
                 connection.batch("").await?;
-                news.told(None);
+                notifications.received(None);
             }
         }
     }
 }
 
-async fn tell(
+async fn announce(
     connection: &Connection,
     session: u64,
     lanes: BTreeMap<Lane, WallTime>,
 ) -> Result<(), PostgresError> {
-    let told = lanes.iter().map(|(lane, at)| {
-        let message = news::message(session, lane, *at);
+    let statements = lanes.iter().map(|(lane, at)| {
+        let message = notifications::message(session, lane, *at);
         async move {
             let sql = "SELECT pg_notify('tidegate', $1)";
             connection.query(sql, &[&message]).await
         }
     });
-    connection.each(told, |told| told).await?;
+    connection.each(statements, |statement| statement).await?;
     Ok(())
 }
 

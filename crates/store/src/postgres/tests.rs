@@ -219,10 +219,10 @@ mod several_nodes {
     }
 
     #[test]
-    fn are_told_what_is_due() {
+    fn notify_each_other_of_what_is_due() {
         let server = PrivatePostgres::start();
         let (node, other) = (Node::on(&server), Node::on(&server));
-        let (sender, told) = mpsc::channel::<(Lane, policy::time::WallTime)>();
+        let (sender, notified) = mpsc::channel::<(Lane, policy::time::WallTime)>();
         other.queue().listen(Box::new(move |ready| {
             // The first lanes are read without being named.
             if let Some(ready) = ready {
@@ -235,16 +235,19 @@ mod several_nodes {
                 own_sender.send(()).unwrap();
             }
         }));
-        // The connection that listens is made meanwhile, so it is told again until it is there.
+        // The connection that listens is made meanwhile, so notifications are sent until it is there.
         for number in 0.. {
             node.insert(&format!("{number}"));
-            if let Ok((ready, due)) = told.recv_timeout(Duration::from_millis(200)) {
+            if let Ok((ready, due)) = notified.recv_timeout(Duration::from_millis(200)) {
                 assert_eq!((ready, due), (lane("api.example.com"), at(0)));
                 break;
             }
-            assert!(number < 100, "nothing was told");
+            assert!(number < 100, "no notification came");
         }
-        assert!(own.try_recv().is_err(), "a node is not told its own news");
+        assert!(
+            own.try_recv().is_err(),
+            "a node gets no notification of its own"
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The address of a Redis server, as a URL.
 //!
 //! `rediss://` checks the certificate of the server; a URL that asks not to check it is refused, because
-//! the password would go to whoever answers.
+//! the password could go to another server.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What nodes tell each other about lanes with operations that are due, over LISTEN and NOTIFY.
+//! Notifications between nodes about lanes with operations that are due, over LISTEN and NOTIFY.
 //!
 //! A message only makes others look sooner: none is needed, because every node reads all lanes every
 //! few seconds. So messages are sent apart from the transactions that they are about, and gathered:
@@ -14,11 +14,11 @@ use tokio::sync::Notify;
 
 use crate::operations::{Lane, ReadyListener};
 
-/// What is to be told, and who is to be told.
+/// Lanes to announce to other nodes, and the listener for what they announce.
 #[derive(Default)]
-pub(super) struct News {
+pub(super) struct Notifications {
     state: Mutex<State>,
-    /// There is something to tell.
+    /// Signals that there is something to announce.
     waiting: Notify,
 }
 
@@ -28,18 +28,18 @@ struct State {
     listener: Option<Arc<ReadyListener>>,
 }
 
-/// So many lanes are told by name; the others are found when lanes are read.
-const MAX_TOLD: usize = 1000;
+/// Further lanes are not announced by name; they are found when lanes are read.
+const MAX_ANNOUNCED: usize = 1000;
 
-impl News {
-    /// Tells the other nodes that operations of these lanes are due.
-    pub(super) fn tell(&self, ready: BTreeMap<Lane, WallTime>) {
+impl Notifications {
+    /// Announces to the other nodes that operations of these lanes are due.
+    pub(super) fn announce(&self, ready: BTreeMap<Lane, WallTime>) {
         if ready.is_empty() {
             return;
         }
         let mut state = self.lock();
         for (lane, at) in ready {
-            if state.lanes.len() < MAX_TOLD || state.lanes.contains_key(&lane) {
+            if state.lanes.len() < MAX_ANNOUNCED || state.lanes.contains_key(&lane) {
                 let first = state.lanes.entry(lane).or_insert(at);
                 *first = at.min(*first);
             }
@@ -48,7 +48,7 @@ impl News {
         self.waiting.notify_one();
     }
 
-    /// Waits until there is something to tell, and takes it.
+    /// Waits until there is something to announce, and takes it.
     pub(super) async fn next(&self) -> BTreeMap<Lane, WallTime> {
         loop {
             self.waiting.notified().await;
@@ -59,13 +59,13 @@ impl News {
         }
     }
 
-    /// Who is told what other nodes tell.
+    /// Sets what is called with the announcements of other nodes.
     pub(super) fn set_listener(&self, listener: ReadyListener) {
         self.lock().listener = Some(Arc::new(listener));
     }
 
-    /// Another node tells that an operation of a lane is due; `None`: all lanes are to be read.
-    pub(super) fn told(&self, ready: Option<(Lane, WallTime)>) {
+    /// Another node announced that an operation of a lane is due; `None`: all lanes are to be read.
+    pub(super) fn received(&self, ready: Option<(Lane, WallTime)>) {
         let listener = self.lock().listener.clone();
         if let Some(listener) = listener {
             listener(ready);
@@ -109,9 +109,9 @@ pub(super) fn read(session: u64, text: &str) -> Option<Option<(Lane, WallTime)>>
     Some(lane())
 }
 
-impl fmt::Debug for News {
+impl fmt::Debug for Notifications {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("News").finish_non_exhaustive()
+        f.debug_struct("Notifications").finish_non_exhaustive()
     }
 }
 
