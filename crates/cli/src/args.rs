@@ -13,8 +13,8 @@ use policy::setting;
 
 use crate::commands::{
     CheckArgs, CompletionsArgs, ConfigArgs, DemoArgs, ExplainArgs, Failure, FetchArgs, GatesArgs,
-    GuardArgs, JobsArgs, MockArgs, OpsArgs, PollArgs, PoolsArgs, ReplayArgs, RunArgs, ServeArgs,
-    SimulateArgs,
+    GuardArgs, HealthArgs, JobsArgs, ManArgs, MockArgs, OpsArgs, PollArgs, PoolsArgs, ReplayArgs,
+    RunArgs, ServeArgs, SimulateArgs,
 };
 use crate::exit::Exit;
 use crate::output::Verbosity;
@@ -60,12 +60,14 @@ pub(crate) enum Command {
     Ops(OpsArgs),
     Jobs(JobsArgs),
     Explain(ExplainArgs),
+    Health(HealthArgs),
     Check(CheckArgs),
     Config(ConfigArgs),
     Mock(MockArgs),
     Replay(ReplayArgs),
     Simulate(SimulateArgs),
     Completions(CompletionsArgs),
+    Man(ManArgs),
     GuardProcesses(GuardArgs),
 }
 
@@ -124,6 +126,7 @@ impl Command {
             Self::Ops(args) => return (&mut args.server.file.config, None),
             Self::Jobs(args) => return (&mut args.server.file.config, None),
             Self::Explain(args) => return (&mut args.server.file.config, None),
+            Self::Health(args) => return (&mut args.file.config, None),
             Self::Check(args) => return (&mut args.config.config, None),
             Self::Replay(args) => return (&mut args.config, None),
             Self::Simulate(args) => return (&mut args.config, None),
@@ -146,6 +149,10 @@ impl Command {
             Self::Completions(args) => {
                 let why = "completions do not depend on settings";
                 (&mut args.file, ("completions", why))
+            }
+            Self::Man(args) => {
+                let why = "manual pages do not depend on settings";
+                (&mut args.file, ("man", why))
             }
         };
         (&mut config.config, Some(refusal))

@@ -27,7 +27,7 @@ use url::Url;
 use super::api::{self, AdminState};
 use super::bodies::{
     AcceptedOperation, AddEndpoint, AddOperation, BulkAction, BulkResult, ChangeProtection,
-    Conflict, Endpoint, Explanation, Gate, GateList, GateSort, Job, JobList, Operation,
+    Conflict, Endpoint, Explanation, Gate, GateList, GateSort, Health, Job, JobList, Operation,
     OperationList, Pool, PoolList, Protection, Reason, ResolveOperation, Scenario, StartJob,
     StartedJob, StateName, SwitchEndpoint, TestResult, TestRun,
 };
@@ -50,8 +50,8 @@ pub struct Client {
 
 #[derive(Clone, Debug)]
 enum Transport {
-    /// To a running server.
-    Server(Token),
+    /// To a running server. Without a token only calls about its health are answered.
+    Server(Option<Token>),
     /// To the handlers in this process.
     InProcess(Router),
 }
@@ -128,7 +128,7 @@ impl Client {
     /// # Errors
     ///
     /// If that is no `http://host:port`.
-    pub fn new(url: &str, token: Token) -> Result<Self, NoServer> {
+    pub fn new(url: &str, token: impl Into<Option<Token>>) -> Result<Self, NoServer> {
         let url = Url::parse(url).map_err(|_| NoServer)?;
         let is_bare = url.path() == "/" && url.query().is_none() && url.fragment().is_none();
         let is_open = url.username().is_empty() && url.password().is_none();
@@ -139,12 +139,12 @@ impl Client {
         let port = url.port_or_known_default().ok_or(NoServer)?;
         Ok(Self {
             authority: format!("{host}:{port}"),
-            transport: Transport::Server(token),
+            transport: Transport::Server(token.into()),
         })
     }
 
     /// Asks the server that listens at `address` of this machine.
-    pub fn at(address: SocketAddr, token: Token) -> Self {
+    pub fn at(address: SocketAddr, token: impl Into<Option<Token>>) -> Self {
         let mut address = address;
         if address.ip().is_unspecified() {
             address.set_ip(match address.ip() {
@@ -154,7 +154,7 @@ impl Client {
         }
         Self {
             authority: address.to_string(),
-            transport: Transport::Server(token),
+            transport: Transport::Server(token.into()),
         }
     }
 
@@ -369,12 +369,23 @@ impl Client {
 
     /// Where the status of a job is, and the headers of a request for it; `None` for a data folder.
     pub fn job_status(&self, id: &str) -> Option<(Url, HeaderMap)> {
-        let Transport::Server(token) = &self.transport else {
+        let Transport::Server(Some(token)) = &self.transport else {
             return None;
         };
         let url = format!("http://{}{}", self.authority, job_path(id));
         let headers = HeaderMap::from_iter([(AUTHORIZATION, bearer(token)?)]);
         Some((Url::parse(&url).ok()?, headers))
+    }
+
+    /// Whether it is alive, or, with `ready`, whether it may be sent requests; and why not. Needs no
+    /// token.
+    pub async fn health(&self, ready: bool) -> Result<(bool, Health), ClientError> {
+        let path = if ready { "/readyz" } else { "/healthz" };
+        let (status, bytes) = self.exchange_in_time(Method::GET, path, None).await?;
+        let health = serde_json::from_slice(&bytes);
+        let health = health.map_err(|_| self.strange(&format!("it answers {status}")))?;
+        // The status decides, as it does for a load balancer: a server that is degraded may be ready.
+        Ok((status.is_success(), health))
     }
 
     /// Every decision about a request.
@@ -395,11 +406,7 @@ impl Client {
     ) -> Result<T, ClientError> {
         let body = body.map(serde_json::to_string).transpose();
         let body = body.map_err(|error| self.strange(&error.to_string()))?;
-        let response = tokio::time::timeout(TIMEOUT, self.exchange(method, path, body));
-        let (status, bytes) = response.await.unwrap_or_else(|_| {
-            let error = io::Error::new(io::ErrorKind::TimedOut, "no response in time");
-            Err(self.unreachable(error))
-        })?;
+        let (status, bytes) = self.exchange_in_time(method, path, body).await?;
         if !status.is_success() {
             return Err(self.refused(status, &bytes));
         }
@@ -409,6 +416,19 @@ impl Client {
         };
         serde_json::from_slice(text).map_err(|error| {
             self.strange(&format!("its response is not what was expected: {error}"))
+        })
+    }
+
+    async fn exchange_in_time(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<String>,
+    ) -> Result<(StatusCode, Bytes), ClientError> {
+        let response = tokio::time::timeout(TIMEOUT, self.exchange(method, path, body));
+        response.await.unwrap_or_else(|_| {
+            let error = io::Error::new(io::ErrorKind::TimedOut, "no response in time");
+            Err(self.unreachable(error))
         })
     }
 
@@ -429,7 +449,7 @@ impl Client {
         let shaken = http1::handshake(TokioIo::new(stream)).await;
         let (mut sender, connection) = shaken.map_err(|error| self.broken(&error))?;
         let task = tokio::spawn(connection);
-        let request = self.request(token, method, path, body)?;
+        let request = self.request(token.as_ref(), method, path, body)?;
         let answer = sender.send_request(request).await;
         let answer = answer.map_err(|error| self.broken(&error))?;
         let status = answer.status();
@@ -466,17 +486,19 @@ impl Client {
 
     fn request(
         &self,
-        token: &Token,
+        token: Option<&Token>,
         method: Method,
         path: &str,
         body: Option<String>,
     ) -> Result<Request<Full<Bytes>>, ClientError> {
-        let token = bearer(token).ok_or_else(|| self.strange("no such token"))?;
         let mut request = Request::builder()
             .method(method)
             .uri(path)
-            .header(HOST, &self.authority)
-            .header(AUTHORIZATION, token);
+            .header(HOST, &self.authority);
+        if let Some(token) = token {
+            let token = bearer(token).ok_or_else(|| self.strange("no such token"))?;
+            request = request.header(AUTHORIZATION, token);
+        }
         if body.is_some() {
             request = request.header(CONTENT_TYPE, "application/json");
         }

@@ -8,7 +8,9 @@ mod explain;
 mod fetch;
 mod gates;
 mod guard;
+mod health;
 mod jobs;
+mod man;
 mod mock;
 mod ops;
 mod poll;
@@ -36,7 +38,9 @@ pub(crate) use explain::ExplainArgs;
 pub(crate) use fetch::FetchArgs;
 pub(crate) use gates::GatesArgs;
 pub(crate) use guard::GuardArgs;
+pub(crate) use health::HealthArgs;
 pub(crate) use jobs::JobsArgs;
+pub(crate) use man::ManArgs;
 pub(crate) use mock::MockArgs;
 pub(crate) use ops::OpsArgs;
 pub(crate) use poll::PollArgs;
@@ -59,6 +63,7 @@ pub(crate) fn run(command: &Command, output: &Output) -> Result<(), Failure> {
         Command::Run(args) => run::run(args, output),
         Command::Poll(args) => poll::run(args, output),
         Command::Explain(args) => explain::run(args, output),
+        Command::Health(args) => health::run(args, output),
         Command::Check(args) => check::run(args, output),
         Command::Config(args) => config::run(args, output),
         Command::Mock(args) => mock::run(args, output),
@@ -66,6 +71,7 @@ pub(crate) fn run(command: &Command, output: &Output) -> Result<(), Failure> {
         Command::Simulate(args) => simulate::run(args, output),
         Command::GuardProcesses(_) => guard::run(),
         Command::Completions(args) => completions::run(args, output),
+        Command::Man(args) => man::run(args, output),
     }
 }
 

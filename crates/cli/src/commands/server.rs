@@ -50,17 +50,27 @@ pub(super) fn client(args: &ServerArgs, output: &Output) -> Result<Client, Failu
     let server = server(args, variable.is_some(), output)?;
     let token = token(args, variable.as_deref(), &server.data)?;
     match &args.address {
-        Some(url) => Client::new(url, token).map_err(|error| {
-            let error = anyhow!("`--server` is `{url}`, {error}");
-            Failure::new(Exit::Usage, error)
-        }),
-        None if server.admin.port() == 0 => {
-            let error = anyhow!("`server.admin` is `{}`, expected a port", server.admin);
-            let hint = "`tidegate serve` prints its admin address: pass it as `--server URL`";
-            Err(Failure::new(Exit::Usage, error).with_hint(hint))
-        }
-        None => Ok(Client::at(server.admin, token)),
+        Some(url) => named(url, Some(token)),
+        None => configured(&server, Some(token)),
     }
+}
+
+/// A client of the server that `--server` names.
+pub(super) fn named(url: &str, token: Option<Token>) -> Result<Client, Failure> {
+    Client::new(url, token).map_err(|error| {
+        let error = anyhow!("`--server` is `{url}`, {error}");
+        Failure::new(Exit::Usage, error)
+    })
+}
+
+/// A client of the server with these settings.
+pub(super) fn configured(server: &Server, token: Option<Token>) -> Result<Client, Failure> {
+    if server.admin.port() == 0 {
+        let error = anyhow!("`server.admin` is `{}`, expected a port", server.admin);
+        let hint = "`tidegate serve` prints its admin address: pass it as `--server URL`";
+        return Err(Failure::new(Exit::Usage, error).with_hint(hint));
+    }
+    Ok(Client::at(server.admin, token))
 }
 
 /// The section `[server]`. A settings file is not read if flags and environment say everything,

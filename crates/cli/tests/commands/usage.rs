@@ -34,6 +34,7 @@ fn help() {
       ops          Show, add, retry, cancel, resolve, export and move operations
       jobs         Start, follow and cancel fetches and crawls of a running server
       explain      Show every decision about one request of a running server
+      health       Ask a running server whether it is alive
       check        Check the settings, and show the worst case of each route
       config       Print the default settings, or the schema of a settings file
       mock         Run a local upstream that limits and fails like real ones
@@ -41,6 +42,7 @@ fn help() {
                    per line
       simulate     Simulate clients against a model upstream in virtual time
       completions  Print a completion script for a shell
+      man          Print the manual page of a command
       help         Print this message or the help of the given subcommand(s)
 
     Options:
