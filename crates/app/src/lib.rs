@@ -24,6 +24,7 @@ pub mod poll;
 pub mod redact;
 pub mod run;
 pub mod server;
+mod service_manager;
 pub mod settings;
 mod stall;
 pub mod state;

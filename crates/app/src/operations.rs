@@ -31,6 +31,7 @@ use store::StoreError;
 use store::operations::{
     ClaimId, ClaimResult, Counters, Lane, Lease, OperationQueue, Settlement, StoredOperation,
 };
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::LocalSet;
 
@@ -44,6 +45,7 @@ pub struct OperationWorker {
     phase: watch::Sender<Phase>,
     is_done: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+    event_loop: Handle,
 }
 
 /// How far a worker is.
@@ -67,6 +69,7 @@ impl OperationWorker {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
+        let event_loop = runtime.handle().clone();
         let (phase, phases) = watch::channel(Phase::Running);
         let is_done = Arc::new(AtomicBool::new(false));
         let done = Arc::clone(&is_done);
@@ -81,7 +84,13 @@ impl OperationWorker {
             phase,
             is_done,
             thread: Some(thread),
+            event_loop,
         })
+    }
+
+    /// The event loop of its thread.
+    pub(crate) fn event_loop(&self) -> &Handle {
+        &self.event_loop
     }
 
     /// Claims nothing more. What is being sent is finished.

@@ -18,7 +18,8 @@ use crate::jobs::{JobWorker, Jobs};
 use crate::log::Log;
 pub use crate::log::Logs;
 use crate::operations::OperationWorker;
-use crate::settings::{Problem, Settings};
+use crate::service_manager::{EventLoops, ServiceManager};
+use crate::settings::{Problem, Process, Settings};
 use crate::state::{Persister, State, open_store};
 use config::Location;
 
@@ -190,7 +191,8 @@ impl Server {
     }
 
     /// Serves until a signal ends it: SIGTERM and SIGINT drain, a second one abandons what is under
-    /// way; SIGHUP serves by what `load` gives, if that is right.
+    /// way; SIGHUP serves by what `load` gives, if that is right. A service manager that started this
+    /// process is sent each of these steps.
     pub async fn run(
         self,
         signals: Signals,
@@ -201,12 +203,25 @@ impl Server {
             mut interrupt,
             mut hang_up,
         } = signals;
-        let ended = loop {
-            tokio::select! {
-                _ = terminate.recv() => break ServerEnd::Drained,
-                _ = interrupt.recv() => break ServerEnd::Interrupted,
-                _ = hang_up.recv() => self.reload(load()),
+        let manager = ServiceManager::new(&Process);
+        manager.ready(&self.status());
+        let serving = async {
+            loop {
+                tokio::select! {
+                    _ = terminate.recv() => break ServerEnd::Drained,
+                    _ = interrupt.recv() => break ServerEnd::Interrupted,
+                    _ = hang_up.recv() => {
+                        manager.reloading();
+                        self.reload(load());
+                        manager.ready(&self.status());
+                    }
+                }
             }
+        };
+        let loops = self.event_loops();
+        let ended = tokio::select! {
+            ended = serving => ended,
+            never = manager.watch(&loops) => match never {},
         };
         let log = self.state.log();
         let in_flight = self
@@ -221,6 +236,7 @@ impl Server {
         self.operations.drain();
         self.job_worker.drain();
         let drain = self.state.configuration().settings().server.drain;
+        manager.stopping(drain + STOP_TIME);
         let again = async {
             tokio::select! {
                 _ = terminate.recv() => {}
@@ -235,6 +251,7 @@ impl Server {
         let ended = tokio::select! {
             () = finished => ended,
             () = again => ServerEnd::Abandoned,
+            never = manager.watch_end() => match never {},
         };
         self.operations.stop().await;
         self.job_worker.stop().await;
@@ -245,6 +262,23 @@ impl Server {
         }
         self.admin.stop();
         ended
+    }
+
+    /// What a person sees of it, in one line.
+    fn status(&self) -> String {
+        let (address, admin) = (self.address(), self.admin_address());
+        format!("listening on http://{address}, admin API on http://{admin}")
+    }
+
+    /// The threads without which no request is served, no operation delivered, and no health shown.
+    fn event_loops(&self) -> EventLoops {
+        let mut loops = self.gateway.event_loops().to_vec();
+        loops.push(self.admin.event_loop().clone());
+        loops.push(self.operations.event_loop().clone());
+        EventLoops {
+            loops,
+            clock: self.state.clock().clone(),
+        }
     }
 
     fn reload(&self, settings: Result<Settings, Vec<Problem>>) {
@@ -288,6 +322,10 @@ impl Server {
         }
     }
 }
+
+/// What comes after `server.drain` at most: the last write, claims that are released, and calls of the
+/// admin API.
+const STOP_TIME: Duration = Duration::from_secs(30);
 
 const NEEDS_RESTART: &str = "has changed, which needs a restart; nothing of the file is used until \
                              then, or until it is as before";

@@ -17,7 +17,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
-use tokio::runtime;
+use tokio::runtime::{self, Handle};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::MissedTickBehavior;
 use tower_service::Service;
@@ -45,6 +45,7 @@ pub struct Admin {
     admin: Arc<AdminState>,
     stop: watch::Sender<bool>,
     thread: JoinHandle<()>,
+    event_loop: Handle,
 }
 
 /// Why it cannot serve.
@@ -97,6 +98,7 @@ impl Admin {
         let (stop, stopping) = watch::channel(false);
         let runtime = runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(AdminError::Thread)?;
+        let event_loop = runtime.handle().clone();
         let thread = std::thread::Builder::new()
             .name("admin".to_owned())
             .spawn(move || runtime.block_on(accept(listener, shared, stopping)))
@@ -107,12 +109,18 @@ impl Admin {
             admin,
             stop,
             thread,
+            event_loop,
         })
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The event loop of its thread.
+    pub(crate) fn event_loop(&self) -> &Handle {
+        &self.event_loop
     }
 
     /// Makes this server a demo, with a guided tour. Only the first call has an effect.

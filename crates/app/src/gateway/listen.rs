@@ -2,12 +2,13 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use tokio::runtime;
+use tokio::runtime::{self, Handle};
 use tokio::sync::{mpsc, watch};
 
 use super::routes::Routes;
@@ -25,6 +26,7 @@ pub struct Gateway {
     shared: Arc<SharedGateway>,
     drain: watch::Sender<bool>,
     threads: Vec<JoinHandle<()>>,
+    loops: Vec<Handle>,
 }
 
 /// Why the gateway cannot serve.
@@ -62,7 +64,13 @@ impl Gateway {
         let address = listener.local_addr().map_err(listen)?;
         let shared = Arc::new(SharedGateway::new(state, address));
         let (drain, draining) = watch::channel(false);
-        let mut threads = Vec::new();
+        let (mut threads, mut loops) = (Vec::new(), Vec::new());
+        let mut start = |name, work: Work| {
+            let (thread, event_loop) = spawn(name, work)?;
+            threads.push(thread);
+            loops.push(event_loop);
+            Ok(())
+        };
         let mut workers = Vec::new();
         for number in 0..shared.state.core().workers() {
             let (connections, coming) = mpsc::channel(MAX_PENDING);
@@ -70,20 +78,17 @@ impl Gateway {
             let worker = Worker::new(Arc::clone(&shared), number, Arc::clone(&open));
             let draining = draining.clone();
             let name = format!("worker-{number}");
-            threads.push(spawn(name, async move {
-                Arc::new(worker).run(coming, draining).await;
-            })?);
+            start(name, Box::pin(Arc::new(worker).run(coming, draining)))?;
             workers.push(WorkerHandle { open, connections });
         }
-        threads.push(spawn(
-            "listener".to_owned(),
-            accept(Arc::clone(&shared), listener, workers, draining),
-        )?);
+        let accept = accept(Arc::clone(&shared), listener, workers, draining);
+        start("listener".to_owned(), Box::pin(accept))?;
         Ok(Self {
             address,
             shared,
             drain,
             threads,
+            loops,
         })
     }
 
@@ -121,6 +126,11 @@ impl Gateway {
         }
     }
 
+    /// The event loops of its threads.
+    pub(crate) fn event_loops(&self) -> &[Handle] {
+        &self.loops
+    }
+
     /// Are all connections done?
     pub fn is_done(&self) -> bool {
         self.threads.iter().all(JoinHandle::is_finished)
@@ -142,16 +152,17 @@ pub(super) async fn drain_begins(drain: &mut watch::Receiver<bool>) {
     _ = drain.wait_for(|is_draining| *is_draining).await;
 }
 
-fn spawn(
-    name: String,
-    work: impl Future<Output = ()> + Send + 'static,
-) -> Result<JoinHandle<()>, StartError> {
+/// What a thread does.
+type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+fn spawn(name: String, work: Work) -> Result<(JoinHandle<()>, Handle), StartError> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(StartError::Thread)?;
+    let event_loop = runtime.handle().clone();
     let thread = Builder::new()
         .name(name)
         .spawn(move || runtime.block_on(work));
-    thread.map_err(StartError::Thread)
+    Ok((thread.map_err(StartError::Thread)?, event_loop))
 }
 
 /// Accepts connections, and gives each to the worker with the fewest.

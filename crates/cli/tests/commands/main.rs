@@ -27,6 +27,7 @@ mod replay;
 mod run;
 mod run_explain;
 mod running_server;
+mod service_manager;
 mod simulate;
 mod simulate_bad_input;
 mod simulate_random;
