@@ -1,8 +1,9 @@
 //! Says again and again that the server works, for as long as it does.
 //!
-//! That the process exists is no news for systemd. So before each message every event loop has to run
-//! a task that is given to it then, and the thread of the clock, which wakes waiting requests, has to
-//! ring. One that hangs or has ended lets no message pass; when it goes on in time, so do they.
+//! systemd itself sees that the process exists, and a timer would go on while all workers hang. So
+//! before each message every event loop has to run a task, and the thread of the clock, which wakes
+//! waiting requests, has to wake one. While one of them hangs nothing is sent, and nothing any more if
+//! one has ended before the server stops.
 
 use std::convert::Infallible;
 use std::future::pending;
