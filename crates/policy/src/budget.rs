@@ -155,6 +155,17 @@ impl RetryBudget {
         true
     }
 
+    /// Takes one retry from deposits only. For attempts that are not needed: the minimum stays
+    /// for retries.
+    pub fn withdraw_paid(&mut self, settings: &BudgetSettings, now: Timestamp) -> bool {
+        self.advance(settings, now);
+        let is_paid = self.paid_in() >= RETRY;
+        if is_paid {
+            self.take_oldest();
+        }
+        is_paid
+    }
+
     /// When the next retry is available without further deposits: `now` if one is available, `None`
     /// if the minimum is zero.
     pub fn next_at(&self, settings: &BudgetSettings, now: Timestamp) -> Option<Timestamp> {
@@ -330,6 +341,20 @@ mod tests {
         budget.deposit(&settings, at(5000));
         assert!(budget.withdraw(&settings, at(5000)));
         assert_eq!(budget.available(&settings, at(10_000)), 1);
+    }
+
+    #[test]
+    fn attempts_that_are_not_needed_leave_the_minimum() {
+        let settings = settings("0.5", "10");
+        let mut budget = RetryBudget::new(&settings, at(0));
+        assert!(!budget.withdraw_paid(&settings, at(0)));
+        for _ in 0..4 {
+            budget.deposit(&settings, at(0));
+        }
+        assert!(budget.withdraw_paid(&settings, at(0)));
+        assert!(budget.withdraw_paid(&settings, at(0)));
+        assert!(!budget.withdraw_paid(&settings, at(0)));
+        assert_eq!(granted(&mut budget, &settings, 20, at(0)), 10);
     }
 
     #[test]

@@ -28,6 +28,7 @@ mod ask;
 mod counters;
 mod explain;
 mod external;
+mod hedge;
 mod learn;
 mod options;
 mod quota;

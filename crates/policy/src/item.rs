@@ -252,6 +252,12 @@ impl Item {
         }
     }
 
+    /// Counts a second attempt, made while the first has not been answered. Both together are one
+    /// of `max_attempts`.
+    pub fn hedged(&mut self) {
+        self.sent = self.sent.saturating_add(1);
+    }
+
     /// Counts an attempt that was cut off: it was sent, and its result is unknown.
     pub fn abandoned(&mut self) {
         self.sent = self.sent.saturating_add(1);

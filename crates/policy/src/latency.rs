@@ -79,7 +79,7 @@ impl Latency {
     /// The 95th percentile of the recent samples, with the error stated in the module
     /// documentation; `None` before the first sample.
     pub fn p95(&self) -> Option<Duration> {
-        let total: u32 = self.counts.iter().map(|&count| u32::from(count)).sum();
+        let total = self.samples();
         let slower_at_most = total - (total * 95).div_ceil(100);
         let mut slower = 0;
         // From the slow end, which is closer to the 95th percentile.
@@ -90,6 +90,17 @@ impl Latency {
             }
         }
         None
+    }
+
+    /// An upper bound of the 95th percentile: the end of its bucket. At most one recent sample in
+    /// twenty is above it, also if all are nearly equal.
+    pub fn p95_at_most(&self) -> Option<Duration> {
+        self.p95().map(|p95| p95.mul_f64(TO_BUCKET_END))
+    }
+
+    /// How many recent samples there are, as the percentile weighs them.
+    pub fn samples(&self) -> u32 {
+        self.counts.iter().map(|&count| u32::from(count)).sum()
     }
 
     /// Halves all counters. The remainder of each is carried to the next faster one, rounded up at
@@ -107,6 +118,9 @@ impl Latency {
 
 /// How far one sample moves the average.
 const WEIGHT: f32 = 0.2;
+
+/// From the middle of a bucket to its end: 2^⅜.
+const TO_BUCKET_END: f64 = 1.296_839_554_651_009_7;
 
 /// Four buckets per three octaves over eighteen octaves, without the fastest bucket.
 const BUCKETS: usize = 23;
@@ -203,6 +217,20 @@ mod tests {
     #[test]
     fn no_percentile_before_the_first_sample() {
         assert_eq!(fresh().p95(), None);
+    }
+
+    #[test]
+    fn upper_bound_is_above_samples_that_are_nearly_equal() {
+        for millis in [1, 7, 33, 50, 200, 1900] {
+            let mut latency = fresh();
+            for _ in 0..100 {
+                latency.record(millis * MILLISECOND);
+            }
+            let (p95, bound) = (latency.p95().unwrap(), latency.p95_at_most().unwrap());
+            let highest = (millis * MILLISECOND).mul_f64(2.0_f64.powf(0.75));
+            assert!(bound > p95 && bound >= millis * MILLISECOND, "{millis}");
+            assert!(bound <= highest, "{millis}: {bound:?}");
+        }
     }
 
     #[test]

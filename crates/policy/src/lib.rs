@@ -15,6 +15,7 @@ pub mod duration;
 pub mod failure_queue;
 pub mod fleet;
 pub mod gate;
+pub mod hedge;
 pub mod hint;
 pub mod hosts;
 pub mod item;

@@ -191,6 +191,11 @@ impl Adaptive {
         self.latency.mean()
     }
 
+    /// Whether the server has refused since the last success.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.streak > 0
+    }
+
     /// Whether it is unknown if the server accepts anything.
     #[inline]
     pub(crate) fn is_probing_blind(&self) -> bool {
