@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use policy::backoff::BackoffSettings;
+use policy::hedge::{Hedge, may_be_hedged};
 use policy::item::{ItemKind, Safety, Step, TerminalReason};
 use policy::jitter::RetryAfterJitter;
 
@@ -27,6 +28,7 @@ use crate::pool::{Endpoint, Pool};
 mod attempt;
 mod conflict;
 mod error;
+mod hedge;
 mod state;
 mod trail;
 
@@ -36,6 +38,7 @@ pub use conflict::{MAX_RESOLUTIONS, Resolution, ResolutionFuture};
 pub use error::CallError;
 pub use trail::{CallDecision, Trail, TrailStep};
 
+use hedge::Running;
 use state::{CallState, Next, PermitSource};
 
 /// The result of a completed call.
@@ -101,6 +104,7 @@ pub struct Call<'a, P = Limiter> {
     /// From [`within`](Self::within): `expires_after` alone bounds only the last send.
     within: Option<Duration>,
     attempt_timeout: Option<Duration>,
+    hedge: Option<Hedge>,
     retry_after_jitter: RetryAfterJitter,
 }
 
@@ -130,6 +134,7 @@ impl<'a, P> Call<'a, P> {
             is_in_line_only: false,
             within: None,
             attempt_timeout: None,
+            hedge: None,
             retry_after_jitter: RetryAfterJitter::CALLS,
         }
     }
@@ -194,6 +199,54 @@ impl<'a, P> Call<'a, P> {
     pub fn attempt_timeout(self, time: Duration) -> Self {
         Self {
             attempt_timeout: Some(time),
+            ..self
+        }
+    }
+
+    /// Sends the request a second time if the first attempt is not answered soon; the first success
+    /// is used and the other attempt dropped, which counts as abandoned. For servers of which a few
+    /// responses are much slower than the others.
+    ///
+    /// A second attempt is made only
+    ///
+    /// - of a request that may run twice at once: its method is safe or idempotent;
+    /// - while the server is well: not after a refusal, a failure or a lowered rate, not at a held gate
+    ///   or one whose breaker is not Closed;
+    /// - with a permit that is available at once, at another endpoint of a pool if one is ready;
+    /// - if requests have paid for it: one in five by default, see
+    ///   [`LimiterBuilder::retry_budget`](crate::LimiterBuilder::retry_budget).
+    ///
+    /// Otherwise the call goes on without it. [`Totals::hedges`](crate::Totals::hedges) says how many
+    /// were made, and the [trail](Trail) when. Both attempts are one of the maximum number.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// use tidegate::{AttemptResult, Hedge, Limiter};
+    ///
+    /// let limiter = Limiter::new();
+    /// let called = limiter
+    ///     .call("api.example.com")
+    ///     .hedge(Hedge::After(Duration::from_millis(200)))
+    ///     .run(async |attempt| AttemptResult::new("fast", attempt.status(200)))
+    ///     .await?;
+    /// assert_eq!((called.value, called.sent), ("fast", 1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn hedge(self, hedge: Hedge) -> Self {
+        Self {
+            hedge: Some(hedge),
+            ..self
+        }
+    }
+
+    /// Makes no second attempts, because the request cannot be sent twice.
+    #[cfg(any(feature = "tower", feature = "reqwest"))]
+    pub(crate) fn without_hedge(self) -> Self {
+        Self {
+            hedge: None,
             ..self
         }
     }
@@ -305,6 +358,7 @@ impl<'a, P> Call<'a, P> {
         let clock = self.limiter.clock();
         let mut state = CallState::new(&self, source);
         let deadline = self.within.map(|within| clock.now() + within);
+        let hedge = self.hedge.filter(|_| may_be_hedged(&self.kind));
         let mut last = None;
         loop {
             clock.sleep_until(state.next_at()).await;
@@ -313,27 +367,38 @@ impl<'a, P> Call<'a, P> {
                 Err(ControlFlow::Continue(())) => continue,
                 Err(ControlFlow::Break(reason)) => return Err(state.fail(reason, last, None)),
             };
-            let endpoint = permit.endpoint().cloned();
-            let own = endpoint
-                .as_deref()
-                .and_then(|endpoint| state.credential_of(endpoint));
-            let credential = own.or(self.credential);
-            let used = credential.map(Refresh::generation);
-            let this = Attempt::start(state.sent() + 1, clock);
+            let (this, running) = state.start(permit, &self, deadline);
             // Release what the previous attempt holds, such as a connection, before the next one.
             drop(last);
-            let started = this.started;
-            let timeout_at = self.attempt_timeout.map(|timeout| started + timeout);
-            let bound = deadline.into_iter().chain(timeout_at).min();
-            let ended = clock.bounded(bound, attempt(this, endpoint.clone())).await;
-            let ended = ended.map(IntoAttemptResult::into_attempt_result);
-            let result = match state.ended(ended, started, bound == timeout_at) {
+            let (running, ended) = match hedge {
+                // Boxed, because few calls are hedged.
+                Some(hedge) => {
+                    Box::pin(state.race(hedge, &self, this, running, &mut attempt)).await
+                }
+                None => {
+                    let sending = attempt(this, running.endpoint.clone());
+                    let ended = clock.bounded(running.bound(), sending).await;
+                    let ended = state.ended(ended, &running);
+                    (running, ended)
+                }
+            };
+            let Running {
+                permit,
+                endpoint,
+                used,
+                ..
+            } = running;
+            let result = match ended {
                 Ok(result) => result,
                 Err(reason) => {
                     drop(permit);
                     return Err(state.cut_off(reason));
                 }
             };
+            let own = endpoint
+                .as_deref()
+                .and_then(|endpoint| state.credential_of(endpoint));
+            let credential = own.or(self.credential);
             let Some(outcome) = &result.outcome else {
                 permit.give_back();
                 return state.unsent(result.value);

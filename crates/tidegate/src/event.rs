@@ -158,6 +158,19 @@ pub enum Event<'a> {
         /// Why.
         reason: ResendReason,
     },
+    /// A request was sent a second time because the first attempt had not been answered, see
+    /// [`Call::hedge`](crate::Call::hedge).
+    Hedged {
+        /// The gate of the second attempt.
+        key: &'a str,
+        /// How long after the first.
+        after: Duration,
+    },
+    /// The second attempt of a request succeeded first.
+    HedgeWon {
+        /// Its gate.
+        key: &'a str,
+    },
     /// A call failed and will not be resent. Emitted once per call.
     Failed {
         /// The gate or pool.
@@ -247,6 +260,8 @@ impl Event<'_> {
             Self::BreakerClosed { .. } => "breaker_closed",
             Self::GateOverridden { .. } => "gate_overridden",
             Self::RetryScheduled { .. } => "retry_scheduled",
+            Self::Hedged { .. } => "hedged",
+            Self::HedgeWon { .. } => "hedge_won",
             Self::Failed { .. } => "failed",
             Self::Refreshed { .. } => "refreshed",
             Self::EndpointPaused { .. } => "endpoint_paused",

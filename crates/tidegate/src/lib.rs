@@ -133,6 +133,7 @@ pub use policy::breaker::BreakerState;
 pub use policy::budget::{BudgetOptions, BudgetSettings};
 pub use policy::classify::Classification;
 pub use policy::gate::{GateOptions, GateOverride, GateRecord, GateSettings, GateSnapshot, Reason};
+pub use policy::hedge::Hedge;
 pub use policy::hint::Hint;
 pub use policy::hosts::{HostPattern, HostPatternError, Hosts};
 pub use policy::item::{DelaySource, ItemKind, ResendReason, Safety, TerminalReason};

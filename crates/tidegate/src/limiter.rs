@@ -30,6 +30,7 @@ use crate::sync::{Mutex, lock};
 
 mod builder;
 mod gates;
+mod hedge;
 mod notify;
 mod snapshot;
 mod wait;
@@ -74,6 +75,8 @@ struct Inner {
     /// Keys that use the settings of a host with another name.
     aliases: Mutex<BTreeMap<String, String>>,
     retries: AtomicU64,
+    hedges: AtomicU64,
+    hedges_won: AtomicU64,
     /// Alarm for the next eviction pass; set only while there are gates.
     eviction_alarm: Mutex<Option<Alarm>>,
 }
@@ -107,6 +110,8 @@ impl Limiter {
             budget_settings: budget,
             aliases: Mutex::new(BTreeMap::new()),
             retries: AtomicU64::new(0),
+            hedges: AtomicU64::new(0),
+            hedges_won: AtomicU64::new(0),
             eviction_alarm: Mutex::new(None),
         };
         Self {

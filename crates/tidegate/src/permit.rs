@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use policy::gate::{self, ResponseBody};
 use policy::outcome::{Outcome, Verdict};
@@ -126,6 +127,12 @@ impl<'a> Permit<'a> {
             first.other = Some(Box::new(next));
         }
         first
+    }
+
+    /// Returns the permit of an attempt that was dropped after `elapsed`, because another one of the
+    /// same request was answered first.
+    pub(crate) fn overtaken(mut self, elapsed: Duration) {
+        self.return_with(|limiter, location, permit| limiter.overtake(location, permit, elapsed));
     }
 
     /// Returns the permit unused: nothing was sent, so its tokens go to other asks.

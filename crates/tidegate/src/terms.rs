@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use policy::backoff::BackoffSettings;
+use policy::hedge::Hedge;
 use policy::item::ItemKind;
 
 use crate::ask::Ask;
@@ -16,6 +17,7 @@ use crate::limiter::Limiter;
 pub(crate) struct Terms {
     pub(crate) within: Option<Duration>,
     pub(crate) attempt_timeout: Option<Duration>,
+    pub(crate) hedge: Option<Hedge>,
     pub(crate) is_background: bool,
     pub(crate) retry_unsafe: bool,
     pub(crate) backoff: Option<BackoffSettings>,
@@ -45,6 +47,9 @@ impl Terms {
         if let Some(timeout) = self.attempt_timeout {
             call = call.attempt_timeout(timeout);
         }
+        if let Some(hedge) = self.hedge {
+            call = call.hedge(hedge);
+        }
         if let Some(backoff) = &self.backoff {
             call = call.backoff(backoff);
         }
@@ -70,6 +75,13 @@ macro_rules! term_setters {
         /// timeout, see [`Call::attempt_timeout`](crate::Call::attempt_timeout).
         pub fn attempt_timeout(mut self, time: std::time::Duration) -> Self {
             self.terms.attempt_timeout = Some(time);
+            self
+        }
+
+        /// Sends a safe request a second time if its first attempt is not answered soon, see
+        /// [`Call::hedge`](crate::Call::hedge). Requests whose body cannot be copied are sent once.
+        pub fn hedge(mut self, hedge: crate::Hedge) -> Self {
+            self.terms.hedge = Some(hedge);
             self
         }
 

@@ -12,6 +12,8 @@
 
 use std::time::Duration;
 
+#[path = "../examples/hedging.rs"]
+mod hedging;
 #[path = "../examples/pacing_a_queue.rs"]
 mod pacing_a_queue;
 #[path = "../examples/plain_function.rs"]
@@ -34,6 +36,25 @@ mod tower_stack;
 #[tokio::test(start_paused = true)]
 async fn plain_function() {
     assert_eq!(plain_function::run().await.unwrap(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn hedging() {
+    use hedging::{REQUESTS, Server};
+    let p95 = Some(tidegate::Hedge::AfterP95);
+    let [plain, hedged] = [None, p95].map(|hedge| hedging::run(Server::RarelySlow, hedge));
+    let (plain, hedged) = (plain.await.unwrap(), hedged.await.unwrap());
+    assert!(
+        plain.p99 >= 1000 && hedged.p99 < 250,
+        "{plain:?} {hedged:?}"
+    );
+    assert!(hedged.sent <= REQUESTS * 108 / 100, "{hedged:?}");
+    let soon = Some(tidegate::Hedge::After(Duration::from_millis(100)));
+    let all = hedging::run(Server::AlwaysSlow, soon).await.unwrap();
+    assert!(
+        all.sent <= REQUESTS * 6 / 5,
+        "the budget bounds them: {all:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

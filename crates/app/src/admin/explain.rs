@@ -94,7 +94,8 @@ fn concerns(trail: &RequestTrail, key: &str) -> bool {
     let is_asked = steps.any(|step| match &step.decision {
         CallDecision::Waiting { key: asked, .. }
         | CallDecision::Admitted { key: asked, .. }
-        | CallDecision::Refused { key: asked, .. } => **asked == *key,
+        | CallDecision::Refused { key: asked, .. }
+        | CallDecision::Hedged { key: asked, .. } => **asked == *key,
         _ => false,
     });
     is_asked || is_endpoint().unwrap_or(false)
@@ -186,6 +187,16 @@ impl Decision {
                 decision.verdict = verdict.map(|verdict| verdict.as_str().to_owned());
                 decision.latency_ms = Some(millis(*latency));
                 DecisionKind::Answered
+            }
+            CallDecision::Hedged { key, after } => {
+                decision.key = Some(key.to_string());
+                decision.delay_ms = Some(millis(*after));
+                DecisionKind::Hedged
+            }
+            CallDecision::Overtaken { key, after } => {
+                decision.key = Some(key.to_string());
+                decision.latency_ms = Some(millis(*after));
+                DecisionKind::Overtaken
             }
             CallDecision::Unsent => DecisionKind::Unsent,
             CallDecision::Scheduled {

@@ -53,6 +53,8 @@ impl Calls {
                 } => self.scheduled(*delay, *source, *reason),
                 CallDecision::Over { reason } => self.over(*reason),
                 CallDecision::Settled { .. }
+                | CallDecision::Hedged { .. }
+                | CallDecision::Overtaken { .. }
                 | CallDecision::Unsent
                 | CallDecision::Refreshed { .. } => {}
             }

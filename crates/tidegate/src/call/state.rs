@@ -15,8 +15,9 @@ use policy::random::Random;
 use policy::time::Timestamp;
 
 use super::attempt::FailedAttempt;
+use super::hedge::{Ended, Running};
 use super::{
-    AttemptError, AttemptResult, BoxError, Call, CallDecision, CallError, CallResult, Trail,
+    AttemptResult, BoxError, Call, CallDecision, CallError, CallResult, IntoAttemptResult, Trail,
     Watcher,
 };
 use crate::ask::Ask;
@@ -40,8 +41,8 @@ pub(super) enum AnyPermit<'a, E> {
 
 pub(super) struct CallState<'a, E> {
     pub(super) limiter: &'a Limiter,
-    source: PermitSource<'a, E>,
-    ask: Ask<'a>,
+    pub(super) source: PermitSource<'a, E>,
+    pub(super) ask: Ask<'a>,
     backoff: &'a BackoffSettings,
     retry_after_jitter: RetryAfterJitter,
     pub(super) item: Item,
@@ -61,7 +62,7 @@ pub(super) struct CallState<'a, E> {
     /// Endpoints whose own credential was refreshed since the last response other than 401.
     refreshed: Vec<EndpointId>,
     /// Endpoints that rejected the credential or whose quota is used up.
-    rejected: Vec<EndpointId>,
+    pub(super) rejected: Vec<EndpointId>,
     watcher: Option<Watcher<'a>>,
     is_in_line_only: bool,
 }
@@ -222,7 +223,7 @@ impl<'a, E> CallState<'a, E> {
     }
 
     /// Adds a step to the trail and passes it to the watcher.
-    fn note(&mut self, at: Timestamp, decision: CallDecision) {
+    pub(super) fn note(&mut self, at: Timestamp, decision: CallDecision) {
         self.trail.push(at, decision);
         if let (Some(watcher), Some(step)) = (self.watcher, self.trail.steps().last()) {
             watcher(step);
@@ -289,18 +290,17 @@ impl<'a, E> CallState<'a, E> {
 
     /// What is known of an attempt that has ended: `None` if it was dropped, because it took too long
     /// or because the call's time is up. `Err` if its result is unknown and the call is over.
-    pub(super) fn ended<T>(
+    pub(super) fn ended<R: IntoAttemptResult>(
         &mut self,
-        ended: Option<Result<AttemptResult<T>, AttemptError>>,
-        started: Timestamp,
-        is_timed_out: bool,
-    ) -> Result<AttemptResult<Option<T>>, TerminalReason> {
-        let latency = self.limiter.clock().now().since(started);
+        ended: Option<R>,
+        running: &Running<'a, E>,
+    ) -> Ended<R::Value> {
+        let latency = self.limiter.clock().now().since(running.started);
         self.error = None;
-        let error = match ended {
+        let error = match ended.map(IntoAttemptResult::into_attempt_result) {
             Some(Ok(result)) => return Ok(result.map(Some)),
             Some(Err(error)) => error,
-            None if is_timed_out => {
+            None if running.is_bound_by_timeout() => {
                 let timeout = Outcome::failure(Failure::Timeout, Phase::Waiting, latency);
                 return Ok(AttemptResult::new(None, timeout));
             }
@@ -575,10 +575,19 @@ impl<'a, E> AnyPermit<'a, E> {
         }
     }
 
-    fn permit(&self) -> &Permit<'a> {
+    pub(super) fn permit(&self) -> &Permit<'a> {
         match self {
             Self::Gate(permit) => permit,
             Self::Pool(permit) => permit.permit(),
+        }
+    }
+
+    /// Returns the permit of an attempt that was dropped after `elapsed`, because another one was
+    /// answered first.
+    pub(super) fn overtaken(self, elapsed: Duration) {
+        match self {
+            Self::Gate(permit) => permit.overtaken(elapsed),
+            Self::Pool(permit) => permit.overtaken(elapsed),
         }
     }
 

@@ -109,6 +109,20 @@ pub enum CallDecision {
         /// From sending to the head of the response, or to the failure.
         latency: Duration,
     },
+    /// It was sent a second time beside the first attempt, see [`Call::hedge`](super::Call::hedge).
+    Hedged {
+        /// The gate of the second attempt.
+        key: Arc<str>,
+        /// How long after the first.
+        after: Duration,
+    },
+    /// One of two attempts was dropped, because the other was answered first.
+    Overtaken {
+        /// The gate of the dropped attempt.
+        key: Arc<str>,
+        /// How long it had been running.
+        after: Duration,
+    },
     /// It was admitted but not sent, see [`AttemptResult::unsent`](super::AttemptResult::unsent).
     Unsent,
     /// It will be resent.
@@ -149,6 +163,8 @@ impl CallDecision {
             Self::Waiting { .. }
             | Self::Refused { .. }
             | Self::Settled { .. }
+            | Self::Hedged { .. }
+            | Self::Overtaken { .. }
             | Self::Unsent
             | Self::Refreshed { .. }
             | Self::Over { .. } => Duration::ZERO,
@@ -185,6 +201,17 @@ impl fmt::Display for CallDecision {
                     Some(verdict) => write!(f, ", {}", verdict.as_str()),
                     None => Ok(()),
                 }
+            }
+            Self::Hedged { key, after } => {
+                let after = after.as_millis();
+                write!(f, "no response after {after} ms, sent to `{key}` too")
+            }
+            Self::Overtaken { key, after } => {
+                let after = after.as_millis();
+                write!(
+                    f,
+                    "attempt at `{key}` dropped after {after} ms: the other was first"
+                )
             }
             Self::Unsent => f.write_str("not sent after all"),
             Self::Scheduled {

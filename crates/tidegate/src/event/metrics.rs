@@ -15,6 +15,7 @@ use super::{Event, EventListener};
 /// | `tidegate_refusals_total` | counter | `reason`, `key` |
 /// | `tidegate_retries_total` | counter | `key` |
 /// | `tidegate_backoff_delay_seconds` | histogram | `key` |
+/// | `tidegate_hedges_total`, `tidegate_hedges_won_total` | counter | `key` |
 /// | `tidegate_calls_failed_total` | counter | `reason`, `key` |
 /// | `tidegate_breaker_opened_total`, `tidegate_holds_total` | counter | `key` |
 /// | `tidegate_endpoint_paused_total`, `tidegate_endpoint_disabled_total` | counter | `pool`, `endpoint` |
@@ -76,6 +77,12 @@ impl EventListener for MetricsListener {
             Event::RetryScheduled { key, delay, .. } => {
                 counter!("tidegate_retries_total", self.labels(key, None)).increment(1);
                 histogram!("tidegate_backoff_delay_seconds", self.labels(key, None)).record(delay);
+            }
+            Event::Hedged { key, .. } => {
+                counter!("tidegate_hedges_total", self.labels(key, None)).increment(1);
+            }
+            Event::HedgeWon { key } => {
+                counter!("tidegate_hedges_won_total", self.labels(key, None)).increment(1);
             }
             Event::Failed { key, reason, .. } => {
                 let labels = self.labels(key, Some(("reason", reason.as_str())));

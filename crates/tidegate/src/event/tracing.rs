@@ -11,7 +11,7 @@ use super::{Event, EventListener};
 /// | level | events |
 /// |---|---|
 /// | warn | a hold, an open or closed breaker, a paused or disabled endpoint, a failed call, an override |
-/// | info | a retry, a refreshed credential, an endpoint that recovered, the end of a durable operation |
+/// | info | a retry, a second attempt beside the first, a refreshed credential, an endpoint that recovered, the end of a durable operation |
 /// | trace | every ask, permit and response, and changed rates |
 ///
 /// Events at the level trace are only built while a subscriber wants them.
@@ -60,6 +60,8 @@ impl EventListener for TracingListener {
                 delay,
                 reason,
             } => info!(target: TARGET, key, sent, ?delay, reason = reason.as_str(), "{name}"),
+            Event::Hedged { key, after } => info!(target: TARGET, key, ?after, "{name}"),
+            Event::HedgeWon { key } => info!(target: TARGET, key, "{name}"),
             Event::Refreshed {
                 credential,
                 succeeded,

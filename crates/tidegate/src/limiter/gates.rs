@@ -271,12 +271,21 @@ impl Limiter {
     }
 
     pub(crate) fn abandon(&self, location: GateLocation, permit: gate::Permit) {
+        self.abandon_as(location, |shard, now| {
+            shard.abandon(location.slot, permit, now);
+        });
+    }
+
+    /// Returns a permit without an outcome, by `abandon`.
+    pub(super) fn abandon_as(
+        &self,
+        location: GateLocation,
+        abandon: impl FnOnce(&mut Shard, Timestamp),
+    ) {
         let now = self.inner.clock.now();
         let shard = self.inner.registry.lock(location.shard);
         let key = self.key_if_listening(&shard, location);
-        self.at_gate(shard, location, now, |shard, now| {
-            shard.abandon(location.slot, permit, now);
-        });
+        self.at_gate(shard, location, now, abandon);
         if let Some(key) = key
             && self.wants_every_event()
         {

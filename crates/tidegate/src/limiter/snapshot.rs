@@ -2,6 +2,8 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use policy::breaker::BreakerState;
 use policy::gate::{GateSettings, GateSnapshot};
@@ -87,6 +89,11 @@ pub struct Totals {
     pub denied: u64,
     /// Attempts that were retries.
     pub retries: u64,
+    /// Second attempts made while the first had not been answered, see
+    /// [`Call::hedge`](crate::Call::hedge).
+    pub hedges: u64,
+    /// Those that succeeded before the first.
+    pub hedges_won: u64,
     /// Gates that are Open or Isolated now.
     pub open: u64,
     /// Gates that are HalfOpen now.
@@ -196,11 +203,11 @@ impl Limiter {
     }
 
     fn counted(&self) -> Totals {
+        let load = |counter: &AtomicU64| counter.load(Relaxed);
         let mut totals = Totals {
-            retries: self
-                .inner
-                .retries
-                .load(std::sync::atomic::Ordering::Relaxed),
+            retries: load(&self.inner.retries),
+            hedges: load(&self.inner.hedges),
+            hedges_won: load(&self.inner.hedges_won),
             ..Totals::default()
         };
         for number in 0..self.inner.registry.shards() {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use policy::outcome::{Outcome, Verdict};
 use policy::pool::Lease;
@@ -129,6 +130,15 @@ impl<'a, E> PoolPermit<'a, E> {
     fn strategy(&self, permit: &Permit<'_>, verdict: Option<Verdict>) -> Option<Strategy> {
         let is_throttled = verdict == Some(Verdict::Throttled);
         is_throttled.then(|| self.pool.shared.limiter.strategy_at(permit.location()))
+    }
+
+    /// Returns the permit of an attempt that was dropped after `elapsed`, because another one of the
+    /// same request was answered first.
+    pub(crate) fn overtaken(mut self, elapsed: Duration) {
+        if let Some((permit, lease)) = self.permit_and_lease.take() {
+            permit.overtaken(elapsed);
+            self.pool.abandon(lease);
+        }
     }
 
     /// Returns the permit unused.

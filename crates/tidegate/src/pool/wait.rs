@@ -13,6 +13,7 @@ use super::{Endpoint, Pool, PoolPermit, PoolRefusal, PoolState, gate_state};
 use crate::ask::{Ask, Refusal};
 use crate::limiter::{Limiter, Wait};
 use crate::permit::Permit;
+use crate::registry::GateLocation;
 use crate::sync::lock;
 use crate::waiters::Waiter;
 
@@ -83,6 +84,41 @@ impl<E> Pool<E> {
             ChooseResult::NoEndpoint => Err(PoolRefusal::NoEndpoint),
             // Boxed, so that callers that need not wait have a small future.
             ChooseResult::Wait(waits) => Box::pin(self.wait(ask, selection, waits, delayed)).await,
+        }
+    }
+
+    /// A permit for a second attempt, at an endpoint other than `first` if one is ready, if its gate
+    /// allows it now and the retry budget of the first attempt's gate pays for it: that of a new
+    /// endpoint has nothing yet.
+    pub(crate) fn acquire_hedge(
+        &self,
+        ask: &Ask<'_>,
+        (first, payer): (EndpointId, GateLocation),
+        excluded: &[EndpointId],
+    ) -> Option<PoolPermit<'_, E>> {
+        let mut denied = excluded.to_vec();
+        for endpoint in self.endpoints() {
+            if !self.shared.limiter.allows_hedge(&endpoint.key) {
+                denied.push(endpoint.id);
+            }
+        }
+        let is_allowed = |id| !denied.contains(&id);
+        let others = self.try_choose(ask, |id| id != first && is_allowed(id));
+        let chosen = match others {
+            ChooseResult::Send(permit) => permit,
+            ChooseResult::Wait(_) | ChooseResult::NoEndpoint => {
+                match self.try_choose(ask, is_allowed) {
+                    ChooseResult::Send(permit) => permit,
+                    ChooseResult::Wait(_) | ChooseResult::NoEndpoint => return None,
+                }
+            }
+        };
+        match self.shared.limiter.pay_for_hedge(payer) {
+            true => Some(chosen),
+            false => {
+                chosen.give_back();
+                None
+            }
         }
     }
 

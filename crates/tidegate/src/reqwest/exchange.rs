@@ -51,9 +51,14 @@ impl<'a> Exchange<'a> {
         request: Request,
         call: impl FnOnce(ItemKind) -> Call<'a>,
     ) -> Self {
+        let mut call = call(kind_of(request.method(), request.headers()));
+        let is_stream = |body: &reqwest::Body| body.as_bytes().is_none();
+        if request.body().is_some_and(is_stream) {
+            call = call.without_hedge();
+        }
         Self {
             limiter,
-            call: call(kind_of(request.method(), request.headers())),
+            call,
             rules: limiter.rules(key),
             request,
         }

@@ -78,6 +78,10 @@ pub enum DecisionKind {
     Refused,
     /// An attempt got a response or failed
     Answered,
+    /// To send beside an attempt that is not answered yet
+    Hedged,
+    /// An attempt was dropped, because another was answered first
+    Overtaken,
     /// An attempt was not sent
     Unsent,
     /// To send again at a time

@@ -84,7 +84,10 @@ where
         terms,
     } = delivery;
     let (limiter, key) = (&limiter, key.as_str());
-    let call = terms.call(limiter, key, item_kind(&request));
+    let mut call = terms.call(limiter, key, item_kind(&request));
+    if terms.hedge.is_some() && clone.clone_request(&request).is_none() {
+        call = call.without_hedge();
+    }
     let spare = ready.clone();
     let mut ready = Some(ready);
     let mut request = Some(request);
