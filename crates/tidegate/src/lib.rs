@@ -62,6 +62,7 @@
 //! | `reqwest-middleware` | the same as middleware of that crate |
 //! | `tower` | module `tower`: layers that acquire permits and retry; implies `http` |
 //! | `tokio` | `Clock::tokio`, so that tests with paused time work |
+//! | `serde` | `Limiter::save` and `load`: what gates have learned, for any format of serde |
 //! | `metrics` | `event::MetricsListener`: counters and histograms for the crate `metrics` |
 //! | `tracing` | `event::TracingListener`: events for the crate `tracing` |
 //!
@@ -104,6 +105,8 @@ pub mod pool;
 mod registry;
 #[cfg(feature = "reqwest")]
 pub mod reqwest;
+#[cfg(feature = "serde")]
+mod saved;
 mod settings;
 mod sync;
 #[cfg(any(feature = "tower", feature = "reqwest"))]
@@ -122,6 +125,8 @@ pub use limiter::{
 };
 pub use permit::{InFlight, Permit};
 pub use pool::{Pool, PoolPermit, PoolRefusal, RefusalReason};
+#[cfg(feature = "serde")]
+pub use saved::SavedGates;
 pub use settings::HostSettings;
 
 /// Classification of responses, hints about pace, keys of hosts: what code needs that reads responses
