@@ -361,7 +361,9 @@ impl<'a, P> Call<'a, P> {
         let hedge = self.hedge.filter(|_| may_be_hedged(&self.kind));
         let mut last = None;
         loop {
-            clock.sleep_until(state.next_at()).await;
+            if let Some(at) = state.next_at() {
+                clock.sleep_until(at).await;
+            }
             let permit = match state.acquire().await {
                 Ok(permit) => permit,
                 Err(ControlFlow::Continue(())) => continue,

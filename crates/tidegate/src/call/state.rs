@@ -100,8 +100,10 @@ impl<'a, E> CallState<'a, E> {
         }
     }
 
-    pub(super) fn next_at(&self) -> Timestamp {
-        self.item.next_at()
+    /// When the next attempt is due; `None` if that is the first, which is due at once.
+    pub(super) fn next_at(&self) -> Option<Timestamp> {
+        let is_first = self.trail.steps().is_empty();
+        (!is_first).then(|| self.item.next_at())
     }
 
     pub(super) fn sent(&self) -> u32 {
@@ -113,10 +115,11 @@ impl<'a, E> CallState<'a, E> {
     pub(super) async fn acquire(
         &mut self,
     ) -> Result<AnyPermit<'a, E>, ControlFlow<TerminalReason>> {
-        let ask = self.ask_in_time();
+        let now = self.limiter.clock().now();
+        let ask = self.ask_in_time(now);
         let permit = match self.source {
-            PermitSource::Limiter(limiter) => self.acquire_from_gate(limiter, ask).await,
-            PermitSource::Pool(pool) => self.acquire_from_pool(pool, ask).await,
+            PermitSource::Limiter(limiter) => self.acquire_from_gate(limiter, ask, now).await,
+            PermitSource::Pool(pool) => self.acquire_from_pool(pool, ask, now).await,
         }?;
         match self.charge_retry_budget(&permit) {
             Ok(()) => Ok(permit),
@@ -129,16 +132,14 @@ impl<'a, E> CallState<'a, E> {
 
     /// The ask, bounded by the remaining time. The first ask of a call is made even if no time is
     /// left, because the gate may admit it at once.
-    fn ask_in_time(&self) -> Ask<'a> {
+    fn ask_in_time(&self, now: Timestamp) -> Ask<'a> {
         if self.ask.is_fail_fast() {
             return self.ask;
         }
         let is_first = self.trail.steps().is_empty();
         match self.item.expires_at() {
             None => self.ask,
-            Some(at) if is_first && at <= self.limiter.clock().now() => {
-                self.ask.within(Duration::ZERO)
-            }
+            Some(at) if is_first && at <= now => self.ask.within(Duration::ZERO),
             Some(at) => self.ask.until(at),
         }
     }
@@ -147,8 +148,8 @@ impl<'a, E> CallState<'a, E> {
         &mut self,
         limiter: &'a Limiter,
         ask: Ask<'_>,
+        asked_at: Timestamp,
     ) -> Result<AnyPermit<'a, E>, ControlFlow<TerminalReason>> {
-        let asked_at = limiter.clock().now();
         let key: Arc<str> = ask.key.into();
         let mut delayed = None;
         let decision = limiter.acquire_noting(ask, &mut delayed).await;
@@ -172,8 +173,8 @@ impl<'a, E> CallState<'a, E> {
         &mut self,
         pool: &'a Pool<E>,
         ask: Ask<'_>,
+        asked_at: Timestamp,
     ) -> Result<AnyPermit<'a, E>, ControlFlow<TerminalReason>> {
-        let asked_at = self.limiter.clock().now();
         let mut delayed = None;
         let selection = Selection {
             first: self.refreshed_at,
@@ -295,18 +296,18 @@ impl<'a, E> CallState<'a, E> {
         ended: Option<R>,
         running: &Running<'a, E>,
     ) -> Ended<R::Value> {
-        let latency = self.limiter.clock().now().since(running.started);
         self.error = None;
+        let latency = || self.limiter.clock().now().since(running.started);
         let error = match ended.map(IntoAttemptResult::into_attempt_result) {
             Some(Ok(result)) => return Ok(result.map(Some)),
             Some(Err(error)) => error,
             None if running.is_bound_by_timeout() => {
-                let timeout = Outcome::failure(Failure::Timeout, Phase::Waiting, latency);
+                let timeout = Outcome::failure(Failure::Timeout, Phase::Waiting, latency());
                 return Ok(AttemptResult::new(None, timeout));
             }
             None => return Err(TerminalReason::Expired),
         };
-        let (error, attempt) = error.into_parts(latency);
+        let (error, attempt) = error.into_parts(latency());
         self.error = Some(error);
         match attempt {
             FailedAttempt::Known(outcome) => Ok(AttemptResult::new(None, outcome)),
