@@ -11,6 +11,7 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::ops::ControlFlow;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -378,7 +379,8 @@ impl<'a, P> Call<'a, P> {
                     Box::pin(state.race(hedge, &self, this, running, &mut attempt)).await
                 }
                 None => {
-                    let sending = attempt(this, running.endpoint.clone());
+                    // Pinned here: moved into the bound, it would be copied and take up twice the room.
+                    let sending = pin!(attempt(this, running.endpoint.clone()));
                     let ended = clock.bounded(running.bound(), sending).await;
                     let ended = state.ended(ended, &running);
                     (running, ended)

@@ -120,17 +120,17 @@ async fn call(
         Some(token) => call.credential(token.refresh()),
         None => call,
     };
-    let run = call.run(async |attempt, endpoint| {
-        // Of a body that is still to come, hyper reads only what is asked for, so it has not noticed.
-        if !body.body.has_arrived() && serving.client_has_left().await {
-            let result = Some(Err(SendError::request_body()));
-            return AttemptResult::unsent(EndpointResponse { endpoint, result });
-        }
-        send_to_endpoint(worker, routes, request, &body.body, attempt, endpoint).await
-    });
     let mut has_arrived = !body.is_coming;
     let ended = {
-        let mut run = pin!(run);
+        // Pinned at once: it is large, and would be copied.
+        let mut run = pin!(call.run(async |attempt, endpoint| {
+            // Of a body that is still to come, hyper reads only what is asked for, so it has not noticed.
+            if !body.body.has_arrived() && serving.client_has_left().await {
+                let result = Some(Err(SendError::request_body()));
+                return AttemptResult::unsent(EndpointResponse { endpoint, result });
+            }
+            send_to_endpoint(worker, routes, request, &body.body, attempt, endpoint).await
+        }));
         poll_fn(|context| {
             if !has_arrived {
                 if let Err(error) = ready!(body.body.poll_arrival(context)) {
