@@ -169,7 +169,7 @@ async fn send_to_endpoint(
     endpoint: Arc<Endpoint<UpstreamEndpoint>>,
 ) -> AttemptResult<EndpointResponse> {
     let upstream = endpoint.data();
-    let join = || path::join(&upstream.base, &request.rest).map(Uri::from);
+    let join = || path::join(&upstream.base, request.rest()).map(Uri::from);
     let mut uri = join();
     if uri.is_none() {
         let result = None;

@@ -91,6 +91,7 @@ async fn store(
         min_rate: settings.http.min_body_rate,
     };
     let body = ReplayableBody::new(body, bounds).body().collect().await?;
+    let url = format!("/{}{}", request.route.name, request.rest());
     let mut headers = request.headers.into_inner();
     for name in [CONTENT_LENGTH, HOST, PREFER, TE] {
         headers.remove(name);
@@ -100,7 +101,7 @@ async fn store(
     }
     let accepted = state.accept_operation(OperationRequest {
         method: request.method.to_string(),
-        url: format!("/{}{}", request.route.name, request.rest),
+        url,
         headers: pairs(&headers)?,
         body: body.to_bytes().to_vec(),
         client,

@@ -4,6 +4,7 @@ use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, Method, Request, Version, header};
 use policy::duration;
 use policy::item::ItemKind;
@@ -23,14 +24,23 @@ use crate::exchange::{declared_length, path};
 pub(super) struct ParsedRequest {
     pub(super) route: Arc<Route>,
     pub(super) method: Method,
-    /// The path behind the pool's name, and the query.
-    pub(super) rest: Box<str>,
+    /// The path as the client sent it, and the query. It shares the memory of the head.
+    path: PathAndQuery,
+    /// How long the part of it is that names the pool.
+    pool_length: usize,
     pub(super) headers: RequestHeaders,
     pub(super) kind: ItemKind,
     /// What it costs, if the client says so.
     pub(super) cost: Option<u32>,
     /// The client that wants it to become an operation.
     pub(super) operation_of: Option<String>,
+}
+
+impl ParsedRequest {
+    /// The path behind the pool's name, and the query.
+    pub(super) fn rest(&self) -> &str {
+        &self.path.as_str()[self.pool_length..]
+    }
 }
 
 /// The headers of a request, for each of its attempts.
@@ -117,8 +127,9 @@ pub(super) fn parse<B>(
     if shared.is_draining() {
         return Err(GatewayError::Draining);
     }
-    let path = request.uri().path_and_query();
-    let path = path.map_or("/", |path| path.as_str());
+    let sent_path = request.uri().path_and_query();
+    let sent_path = sent_path.ok_or_else(|| no_route(routes))?;
+    let path = sent_path.as_str();
     if let Some(id) = path.strip_prefix(operation::PREFIX) {
         let lookup = OperationLookup {
             id: id.into(),
@@ -144,7 +155,8 @@ pub(super) fn parse<B>(
     {
         return Err(GatewayError::BodyTooLarge);
     }
-    let rest = split.rest.into();
+    let pool_length = path.len() - split.rest.len();
+    let path = sent_path.clone();
     let is_operation = rare.prefer && operation::is_wanted(request.headers());
     let operation_of = is_operation.then(|| routes.guard().client(request.headers()));
     let mut headers = mem::take(request.headers_mut());
@@ -163,7 +175,8 @@ pub(super) fn parse<B>(
     Ok(Parsed::Request(ParsedRequest {
         route: Arc::clone(route),
         method: request.method().clone(),
-        rest,
+        path,
+        pool_length,
         headers: RequestHeaders(Mutex::new(headers)),
         kind,
         cost,
