@@ -7,6 +7,7 @@
 mod events;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use policy::key::endpoint_key;
 use tidegate::event::{Event, EventListener};
@@ -146,10 +147,17 @@ impl EventListener for GateLogger {
 }
 
 /// What is configured for every host, with the longest time that an attempt may wait for a response:
-/// until then a probe of a breaker is not lost.
+/// until then a probe of a breaker is not lost. Several pools may have endpoints at one host, so it is
+/// the longest of all pools.
 fn gate_settings(settings: &Settings) -> Hosts<HostSettings> {
     let http = &settings.http;
+    let of_pools = settings.pools.values().map(|pool| {
+        let connect = pool.timeouts.connect.unwrap_or(http.connect_timeout);
+        let first_byte = pool.timeouts.first_byte;
+        connect + first_byte.unwrap_or(http.first_byte_timeout)
+    });
     let timeout = http.connect_timeout + http.first_byte_timeout;
+    let timeout = of_pools.fold(timeout, Duration::max);
     let mut hosts = settings.gates.clone();
     for host in hosts.values_mut() {
         host.gate.set_response_timeout(timeout);

@@ -44,8 +44,9 @@ pub use view::{Badge, DemoView, JobView, ServerView, UpstreamView, WaitReason};
 use crate::admin::{Token, TourGuide};
 use crate::mock::{Mock, MockSettings, MockStats};
 use crate::server::{Logs, ServeError, Server};
-use crate::settings::{DEFAULT_OPERATION, EndpointSettings, PoolSettings, Settings};
+use crate::settings::{DEFAULT_OPERATION, EndpointSettings, PoolSettings, PoolTimeouts, Settings};
 use crate::state::State;
+use crate::tls::Transport;
 use background::Background;
 use events::EventFeed;
 use folder::Folder;
@@ -308,6 +309,7 @@ fn pool_settings(
         name: name.to_owned(),
         url: Url::parse(&url).expect("an address of this machine is a URL"),
         headers: Vec::new(),
+        transport: Transport::default(),
     });
     PoolSettings {
         name: name.to_owned(),
@@ -319,6 +321,7 @@ fn pool_settings(
         credential: None,
         protection: protection(),
         rules: Vec::new(),
+        timeouts: PoolTimeouts::default(),
     }
 }
 

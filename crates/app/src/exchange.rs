@@ -11,7 +11,7 @@ pub(crate) mod path;
 
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderValue, Request, Response, header};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use hyper::body::Body;
 use policy::classify::{Classification, Rule, rejects_credential};
 use policy::outcome::{Failure, Outcome, Phase, Verdict};
@@ -21,7 +21,8 @@ use url::Url;
 
 use crate::core::Core;
 use crate::metrics::KeyMetrics;
-use crate::settings::Settings;
+use crate::settings::{PoolTimeouts, Settings};
+use crate::tls::Transport;
 use crate::upstream::Upstream;
 pub(crate) use crate::upstream::fields;
 pub use crate::upstream::{
@@ -76,6 +77,20 @@ impl Exchange {
         }
     }
 
+    /// The same, with the timeouts that a pool has of its own.
+    pub(crate) fn with_timeouts(&self, timeouts: PoolTimeouts) -> Self {
+        let http = self.timeouts;
+        Self {
+            timeouts: Timeouts {
+                connect: timeouts.connect.unwrap_or(http.connect),
+                first_byte: timeouts.first_byte.unwrap_or(http.first_byte),
+                idle: timeouts.idle.unwrap_or(http.idle),
+                min_rate: http.min_rate,
+            },
+            ..self.clone()
+        }
+    }
+
     /// The server that `url` names. Everything that sends to it shares its connections.
     ///
     /// # Errors
@@ -86,7 +101,22 @@ impl Exchange {
         url: &Url,
         trust: Trust,
     ) -> Result<Arc<Destination>, DestinationError> {
-        self.upstream.destination(url, trust)
+        let transport = Transport::default();
+        self.destination_of(url, trust, &transport)
+    }
+
+    /// The same, for a server that is spoken to in this way.
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub(crate) fn destination_of(
+        &self,
+        url: &Url,
+        trust: Trust,
+        transport: &Transport,
+    ) -> Result<Arc<Destination>, DestinationError> {
+        self.upstream.destination(url, trust, transport)
     }
 
     /// Timeouts of an attempt.
@@ -96,7 +126,7 @@ impl Exchange {
 
     /// Closes connections of this worker that are idle for too long.
     pub fn close_idle(&self, worker: usize) {
-        self.upstream.close_idle(worker, self.timeouts.idle);
+        self.upstream.close_idle(worker);
     }
 
     /// Forgets connections to servers whose addresses are checked: others may be allowed now.
@@ -117,6 +147,34 @@ impl Exchange {
             .upstream
             .send(worker, attempt, destination, &self.timeouts, make);
         let answered = match sending.await {
+            Ok(response) => self.judge(attempt, &target, response).await,
+            Err(error) => judge_error(attempt, error),
+        };
+        if let Some(outcome) = &answered.outcome {
+            target.metrics.attempt(answered.verdict, outcome.latency);
+        }
+        answered
+    }
+
+    /// Makes the permitted `attempt` with a request that asks for another protocol. A 101 is a success,
+    /// whose body [is a tunnel](UpstreamBody::into_tunnel); any other response is judged like all.
+    pub(crate) async fn attempt_upgrade<P: Fn(&str) -> Option<String>>(
+        &self,
+        attempt: &Attempt,
+        target: Target<'_, P>,
+        request: Request<RequestBody>,
+    ) -> AttemptResult<SendResult> {
+        let (upstream, destination) = (&self.upstream, target.destination);
+        let sending = upstream.send_upgrade(attempt, destination, &self.timeouts, request);
+        let answered = match sending.await {
+            Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                let head = Head::new(response.status(), response.headers());
+                let outcome = head.outcome(attempt.elapsed(), self.clock.wall());
+                AttemptResult {
+                    has_body: true,
+                    ..AttemptResult::classified(Ok(response), outcome, Some(Verdict::Success))
+                }
+            }
             Ok(response) => self.judge(attempt, &target, response).await,
             Err(error) => judge_error(attempt, error),
         };

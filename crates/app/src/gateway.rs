@@ -28,6 +28,7 @@ mod response;
 mod routes;
 mod shared;
 mod trails;
+mod upgrade;
 mod when_woken;
 mod worker;
 

@@ -30,4 +30,5 @@ mod stall;
 pub mod state;
 mod temporary;
 mod timer;
+pub mod tls;
 mod upstream;

@@ -20,3 +20,9 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 /// Connections that wait to be accepted: enough for a fleet of clients that starts at once. The
 /// system may allow fewer (`net.core.somaxconn`).
 const BACKLOG: i32 = 4096;
+
+/// The URL of a listener at `address`, without a path.
+pub(crate) fn url(address: SocketAddr, is_tls: bool) -> String {
+    let scheme = if is_tls { "https" } else { "http" };
+    format!("{scheme}://{address}")
+}

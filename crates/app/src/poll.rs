@@ -48,6 +48,7 @@ use crate::log::{Log, Logs};
 use crate::metrics::KeyMetrics;
 use crate::redact;
 use crate::settings::Settings;
+use crate::tls::Transport;
 
 /// What is polled, and how its responses are read.
 #[derive(Clone, Debug)]
@@ -56,6 +57,8 @@ pub struct PollTarget {
     pub url: Url,
     /// Headers of every request, as [`headers`] read them.
     pub headers: HeaderMap,
+    /// How its server is spoken to.
+    pub transport: Transport,
     /// How responses are read.
     pub reader: StatusReader,
     /// Polling ends after this time.
@@ -204,7 +207,8 @@ impl Poller {
         let log = Log::new(logs.sink, logs.format, logs.filter, &clock);
         let core = Core::new(&settings, log, clock, 1);
         let exchange = Exchange::new(&core, &settings);
-        let destination = exchange.destination(&target.url, Trust::Operator)?;
+        let transport = &target.transport;
+        let destination = exchange.destination_of(&target.url, Trust::Operator, transport)?;
         let uri: Uri = match target.url.query() {
             Some(query) => format!("{}?{query}", target.url.path()).parse(),
             None => target.url.path().parse(),

@@ -163,6 +163,16 @@ impl Server {
         self.admin.set_tour_guide(guide);
     }
 
+    /// The URL of the data plane, without a path.
+    pub fn url(&self) -> String {
+        self.gateway.url()
+    }
+
+    /// The URL of the admin API, without a path.
+    pub fn admin_url(&self) -> String {
+        self.admin.url()
+    }
+
     /// Where the admin API is.
     pub fn admin_address(&self) -> SocketAddr {
         self.admin.address()
@@ -305,10 +315,20 @@ impl Server {
     fn fixed_changes(&self, settings: &Settings) -> Vec<Problem> {
         let configuration = self.state.configuration();
         let (before, after) = (&configuration.settings().server, &settings.server);
+        // Other certificates are used from now on; clients of the other scheme would all fail.
+        let listeners = &configuration.settings().listeners;
         let changes = [
             ("server.listen", before.listen != after.listen),
             ("server.admin", before.admin != after.admin),
             ("server.data", before.data != after.data),
+            (
+                "server.tls",
+                listeners.data_plane.is_some() != settings.listeners.data_plane.is_some(),
+            ),
+            (
+                "server.admin_tls",
+                listeners.admin.is_some() != settings.listeners.admin.is_some(),
+            ),
         ];
         let changed = changes.into_iter().filter(|(_, is_changed)| *is_changed);
         changed

@@ -19,6 +19,7 @@ mod http1;
 mod http2;
 mod request_body;
 mod response_body;
+mod upgrade;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,6 +46,7 @@ use response_body::BodySource;
 use crate::descriptors::Descriptors;
 use crate::settings::ByteRate;
 use crate::timer::ReusableTimer;
+use crate::tls::Transport;
 
 /// Timeouts of one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +86,8 @@ impl Upstream {
         }
     }
 
-    /// The server that `url` names. Senders to one server share its connections.
+    /// The server that `url` names. Senders to one server that speak to it in the same way share its
+    /// connections.
     ///
     /// # Errors
     ///
@@ -93,13 +96,15 @@ impl Upstream {
         &self,
         url: &Url,
         trust: Trust,
+        transport: &Transport,
     ) -> Result<Arc<Destination>, DestinationError> {
-        self.destinations.find(url, trust)
+        let tls = || self.connector.tls(transport);
+        self.destinations.find(url, trust, transport, tls)
     }
 
-    /// Closes connections of this worker that were idle for so long.
-    pub(crate) fn close_idle(&self, worker: usize, idle_timeout: Duration) {
-        self.destinations.close_idle(worker, idle_timeout);
+    /// Closes connections of this worker that were idle for too long.
+    pub(crate) fn close_idle(&self, worker: usize) {
+        self.destinations.close_idle(worker);
     }
 
     /// Forgets connections to servers whose addresses are checked.
@@ -169,7 +174,10 @@ fn send_on<'a>(
             connection.begin(request);
             Sending::Http1(connection)
         }
-        Connection::Http2(stream) => Sending::Http2(stream, Box::new(for_http2(request))),
+        Connection::Http2(stream) => {
+            let request = for_http2(request, stream.scheme());
+            Sending::Http2(stream, Box::new(request))
+        }
     };
     // The time for the response begins with the request's end. How long the client may pause before
     // that is bounded by the request's body.
@@ -223,7 +231,7 @@ fn send_on<'a>(
                 }
             }
         };
-        // `Upgrade` is never passed on.
+        // None was asked for: `upgrade` makes such requests.
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             let message = "it switched to another protocol";
             return Err(SendError::failed(Failure::Reset, Phase::Waiting, message));

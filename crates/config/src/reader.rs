@@ -31,6 +31,13 @@ pub trait Resolve {
     ///
     /// Why it cannot be resolved, without anything secret.
     fn resolve(&self, text: &str) -> Result<Option<String>, String>;
+
+    /// The bytes of the file at `path`.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be read.
+    fn read(&self, path: &str) -> Result<Vec<u8>, String>;
 }
 
 impl<'a> Context<'a> {
@@ -274,6 +281,15 @@ impl<'a> Reader<'a> {
         };
         self.context.report(problem);
         None
+    }
+
+    /// The bytes of the file that the setting `name` refers to as `file:PATH`. `None` if it is not
+    /// written or, after a report, if the file cannot be read.
+    pub fn file(&self, name: &str) -> Option<Vec<u8>> {
+        let path = self.node(name)?.value.text()?.trim();
+        let resolve = self.context.resolve?;
+        let read = resolve.read(path.strip_prefix("file:")?);
+        read.map_err(|what| self.report(name, what)).ok()
     }
 
     /// Reports a missing setting.

@@ -3,6 +3,7 @@
 //! The same calls can be made [on a data folder](Client::in_folder) that no server uses: the handlers
 //! of the API then run in this process, so that both ways decide alike.
 
+use std::error::Error;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -16,13 +17,17 @@ use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use store::{OpenError, StoreError};
 use tidegate::Clock;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
 use tower_service::Service;
-use url::Url;
+use url::{Host, Url};
 
 use super::api::{self, AdminState};
 use super::bodies::{
@@ -39,6 +44,7 @@ use crate::jobs::Jobs;
 use crate::log::Log;
 use crate::settings::Settings;
 use crate::state::{State, open_store};
+use crate::tls::{Certificates, Http2Mode, Identity, trusted_roots};
 
 /// A client of a running server. Every call can fail, as [`ClientError`] says.
 #[derive(Clone, Debug)]
@@ -48,13 +54,64 @@ pub struct Client {
     transport: Transport,
 }
 
+/// What a client knows of the server that it asks.
+#[derive(Clone, Debug, Default)]
+pub struct ServerTrust {
+    /// Its certificate, from its settings: a server that shows it is the one that is meant. Others
+    /// need a certificate that the system trusts, for the name that they are asked by.
+    pub certificate: Option<Certificates>,
+    /// What it is shown, if it asks its clients for a certificate.
+    pub identity: Option<Identity>,
+}
+
 #[derive(Clone, Debug)]
 enum Transport {
-    /// To a running server. Without a token only calls about its health are answered.
-    Server(Option<Token>),
+    /// To a running server, over TLS or without it. Without a token only calls about its health are
+    /// answered.
+    Server(Option<Token>, Option<Box<ServerTls>>),
     /// To the handlers in this process.
     InProcess(Router),
 }
+
+#[derive(Clone, Debug)]
+struct ServerTls {
+    trust: ServerTrust,
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+}
+
+impl ServerTls {
+    fn new(host: Host<&str>, trust: ServerTrust) -> Option<Box<Self>> {
+        let name = match host {
+            Host::Domain(name) => ServerName::try_from(name.to_owned()).ok()?,
+            Host::Ipv4(address) => ServerName::from(IpAddr::from(address)),
+            Host::Ipv6(address) => ServerName::from(IpAddr::from(address)),
+        };
+        let config = trust.transport().client_config(&trusted_roots());
+        Some(Box::new(Self {
+            trust,
+            config: Arc::new(config),
+            name,
+        }))
+    }
+}
+
+impl ServerTrust {
+    fn transport(&self) -> crate::tls::Transport {
+        crate::tls::Transport {
+            // A renewed certificate of the same authority is trusted, too.
+            authorities: self.certificate.clone(),
+            pinned: self.certificate.clone(),
+            identity: self.identity.clone(),
+            http2: Http2Mode::Off,
+        }
+    }
+}
+
+/// What a call is made over.
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
 /// Why a data folder cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -84,18 +141,26 @@ impl FolderError {
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// No server listens there.
-    #[error("cannot reach the server at http://{authority}: {error}")]
+    #[error("cannot reach the server at {url}: {error}")]
     Unreachable {
         /// Where.
-        authority: String,
+        url: String,
+        /// Why not.
+        error: io::Error,
+    },
+    /// There is no TLS with it, or its certificate is not trusted.
+    #[error("no TLS with the server at {url}: {error}")]
+    NoTls {
+        /// Where.
+        url: String,
         /// Why not.
         error: io::Error,
     },
     /// Its token is another one.
-    #[error("the server at http://{authority} does not take this token")]
+    #[error("the server at {url} does not take this token")]
     WrongToken {
         /// Where.
-        authority: String,
+        url: String,
     },
     /// It says no.
     #[error("{detail}")]
@@ -108,10 +173,10 @@ pub enum ClientError {
         detail: String,
     },
     /// It is something else, or of another version.
-    #[error("what responds at http://{authority} is no admin API: {what}")]
+    #[error("what responds at {url} is no admin API: {what}")]
     Strange {
         /// Where.
-        authority: String,
+        url: String,
         /// What is strange about it.
         what: String,
     },
@@ -127,24 +192,37 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// If that is no `http://host:port`.
-    pub fn new(url: &str, token: impl Into<Option<Token>>) -> Result<Self, NoServer> {
+    /// If that is no `http://host:port` or `https://host:port`.
+    pub fn new(
+        url: &str,
+        token: impl Into<Option<Token>>,
+        trust: ServerTrust,
+    ) -> Result<Self, NoServer> {
         let url = Url::parse(url).map_err(|_| NoServer)?;
         let is_bare = url.path() == "/" && url.query().is_none() && url.fragment().is_none();
         let is_open = url.username().is_empty() && url.password().is_none();
-        let (true, true, "http") = (is_bare, is_open, url.scheme()) else {
+        let (true, true, "http" | "https") = (is_bare, is_open, url.scheme()) else {
             return Err(NoServer);
         };
-        let host = url.host_str().ok_or(NoServer)?;
+        let host = url.host().ok_or(NoServer)?;
         let port = url.port_or_known_default().ok_or(NoServer)?;
+        let authority = format!("{host}:{port}");
+        let tls = match url.scheme() {
+            "https" => Some(ServerTls::new(host, trust).ok_or(NoServer)?),
+            _ => None,
+        };
         Ok(Self {
-            authority: format!("{host}:{port}"),
-            transport: Transport::Server(token.into()),
+            authority,
+            transport: Transport::Server(token.into(), tls),
         })
     }
 
-    /// Asks the server that listens at `address` of this machine.
-    pub fn at(address: SocketAddr, token: impl Into<Option<Token>>) -> Self {
+    /// Asks the server that listens at `address` of this machine, over TLS if it has a certificate.
+    pub fn at(
+        address: SocketAddr,
+        token: impl Into<Option<Token>>,
+        trust: ServerTrust,
+    ) -> Self {
         let mut address = address;
         if address.ip().is_unspecified() {
             address.set_ip(match address.ip() {
@@ -152,9 +230,17 @@ impl Client {
                 IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
             });
         }
+        let host = match address.ip() {
+            IpAddr::V4(address) => Host::Ipv4(address),
+            IpAddr::V6(address) => Host::Ipv6(address),
+        };
+        let tls = match trust.certificate {
+            Some(_) => ServerTls::new(host, trust),
+            None => None,
+        };
         Self {
             authority: address.to_string(),
-            transport: Transport::Server(token.into()),
+            transport: Transport::Server(token.into(), tls),
         }
     }
 
@@ -191,13 +277,22 @@ impl Client {
     pub async fn probe(&self) -> io::Result<()> {
         match &self.transport {
             Transport::InProcess(_) => Ok(()),
-            Transport::Server(_) => TcpStream::connect(&self.authority).await.map(drop),
+            Transport::Server(..) => TcpStream::connect(&self.authority).await.map(drop),
         }
     }
 
-    /// Where it asks.
+    /// Where it asks, as `host:port`, or the path of a folder.
     pub fn authority(&self) -> &str {
         &self.authority
+    }
+
+    /// Where it asks, as `http://host:port` or `https://host:port`.
+    pub fn url(&self) -> String {
+        let scheme = match &self.transport {
+            Transport::Server(_, Some(_)) => "https",
+            Transport::Server(_, None) | Transport::InProcess(_) => "http",
+        };
+        format!("{scheme}://{}", self.authority)
     }
 
     /// The first `limit` gates, sorted, and all of them together.
@@ -367,14 +462,20 @@ impl Client {
         self.call(Method::POST, &path, NO_BODY).await
     }
 
-    /// Where the status of a job is, and the headers of a request for it; `None` for a data folder.
-    pub fn job_status(&self, id: &str) -> Option<(Url, HeaderMap)> {
-        let Transport::Server(Some(token)) = &self.transport else {
+    /// Where the status of a job is, the headers of a request for it, and how its server is spoken to;
+    /// `None` for a data folder.
+    pub fn job_status(&self, id: &str) -> Option<(Url, HeaderMap, crate::tls::Transport)> {
+        let Transport::Server(Some(token), tls) = &self.transport else {
             return None;
         };
-        let url = format!("http://{}{}", self.authority, job_path(id));
+        let url = format!("{}{}", self.url(), job_path(id));
         let headers = HeaderMap::from_iter([(AUTHORIZATION, bearer(token)?)]);
-        Some((Url::parse(&url).ok()?, headers))
+        let transport = tls.as_ref().map(|tls| tls.trust.transport());
+        Some((
+            Url::parse(&url).ok()?,
+            headers,
+            transport.unwrap_or_default(),
+        ))
     }
 
     /// Whether it is alive, or, with `ready`, whether it may be sent requests; and why not. Needs no
@@ -438,14 +539,22 @@ impl Client {
         path: &str,
         body: Option<String>,
     ) -> Result<(StatusCode, Bytes), ClientError> {
-        let token = match &self.transport {
-            Transport::Server(token) => token,
+        let (token, tls) = match &self.transport {
+            Transport::Server(token, tls) => (token, tls),
             Transport::InProcess(router) => {
                 return self.call_router(router.clone(), method, path, body).await;
             }
         };
         let stream = TcpStream::connect(&self.authority).await;
         let stream = stream.map_err(|error| self.unreachable(error))?;
+        let stream: Box<dyn Stream> = match tls {
+            None => Box::new(stream),
+            Some(tls) => {
+                let connector = TlsConnector::from(Arc::clone(&tls.config));
+                let stream = connector.connect(tls.name.clone(), stream).await;
+                Box::new(stream.map_err(|error| self.no_tls(error))?)
+            }
+        };
         let shaken = http1::handshake(TokioIo::new(stream)).await;
         let (mut sender, connection) = shaken.map_err(|error| self.broken(&error))?;
         let task = tokio::spawn(connection);
@@ -509,9 +618,7 @@ impl Client {
 
     fn refused(&self, status: StatusCode, body: &[u8]) -> ClientError {
         if status == StatusCode::UNAUTHORIZED {
-            return ClientError::WrongToken {
-                authority: self.authority.clone(),
-            };
+            return ClientError::WrongToken { url: self.url() };
         }
         match serde_json::from_slice(body) {
             Ok(ProblemSummary { reason, detail }) => ClientError::Refused {
@@ -524,19 +631,31 @@ impl Client {
     }
 
     fn unreachable(&self, error: io::Error) -> ClientError {
-        ClientError::Unreachable {
-            authority: self.authority.clone(),
-            error,
-        }
+        let url = self.url();
+        ClientError::Unreachable { url, error }
     }
 
+    fn no_tls(&self, error: io::Error) -> ClientError {
+        let url = self.url();
+        ClientError::NoTls { url, error }
+    }
+
+    /// A server may refuse our certificate only after the handshake.
     fn broken(&self, error: &hyper::Error) -> ClientError {
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            let inner = error.downcast_ref().and_then(io::Error::get_ref);
+            if let Some(tls) = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+                return self.no_tls(io::Error::other(tls.clone()));
+            }
+            cause = error.source();
+        }
         self.strange(&error.to_string())
     }
 
     fn strange(&self, what: &str) -> ClientError {
         ClientError::Strange {
-            authority: self.authority.clone(),
+            url: self.url(),
             what: what.to_owned(),
         }
     }
@@ -672,24 +791,32 @@ mod tests {
     #[test]
     fn parses_the_address_of_a_server() {
         let token = || Token::new("0123456789abcdef").unwrap();
-        let authority = |url: &str| Client::new(url, token()).map(|client| client.authority);
+        let authority = |url: &str| {
+            let client = Client::new(url, token(), ServerTrust::default());
+            client.map(|client| client.authority)
+        };
         assert_eq!(
             authority("http://127.0.0.1:7071"),
             Ok("127.0.0.1:7071".into())
         );
         assert_eq!(authority("http://[::1]:7071/"), Ok("[::1]:7071".into()));
         assert_eq!(authority("http://gate"), Ok("gate:80".into()));
+        assert_eq!(authority("https://gate"), Ok("gate:443".into()));
         for wrong in [
             "",
             "127.0.0.1:7071",
-            "https://a",
+            "ftp://a",
             "http://a/b",
             "http://u@a",
             "http://a?b",
         ] {
             assert_eq!(authority(wrong), Err(NoServer), "{wrong}");
         }
-        let any = Client::at("0.0.0.0:7071".parse().unwrap(), token());
+        let any = Client::at(
+            "0.0.0.0:7071".parse().unwrap(),
+            token(),
+            ServerTrust::default(),
+        );
         assert_eq!(any.authority(), "127.0.0.1:7071");
     }
 }

@@ -16,6 +16,8 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use serde_json::json;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::runtime::{self, Handle};
 use tokio::sync::{Semaphore, watch};
@@ -27,7 +29,7 @@ use super::console::{self, SAFE_HEADERS};
 use super::demo::TourGuide;
 use super::guard::{Access, Guard};
 use super::key_path;
-use super::problem::{PROBLEM, Refused};
+use super::problem::{Kind, PROBLEM, Refused};
 use super::sign_in::Cookies;
 use super::token::{Token, TokenError};
 use super::unauthenticated::{UnauthenticatedConnection, UnauthenticatedConnections};
@@ -36,11 +38,13 @@ use crate::host_check::AcceptedHosts;
 use crate::jobs::{Jobs, StatusClient};
 use crate::listener;
 use crate::state::State;
+use crate::tls::{self, NOT_TLS, NoTls};
 
 /// An admin API that serves.
 #[derive(Debug)]
 pub struct Admin {
     address: SocketAddr,
+    is_tls: bool,
     token: Token,
     admin: Arc<AdminState>,
     stop: watch::Sender<bool>,
@@ -86,7 +90,9 @@ impl Admin {
         let listen = |error| AdminError::Listen { address, error };
         let listener = listener::bind(address).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
+        let is_tls = configuration.settings().listeners.admin.is_some();
         let cookies = Cookies::new(token.clone(), address.port(), state.clock().clone());
+        let cookies = cookies.secure(is_tls);
         let admin = Arc::new(AdminState::new(state, trails, jobs));
         let shared = Arc::new(Listener {
             token: token.clone(),
@@ -94,6 +100,7 @@ impl Admin {
             address,
             admin: Arc::clone(&admin),
             router: api::router(Arc::clone(&admin)),
+            handshakes: Semaphore::new(MAX_CONNECTIONS),
         });
         let (stop, stopping) = watch::channel(false);
         let runtime = runtime::Builder::new_current_thread().enable_all().build();
@@ -105,6 +112,7 @@ impl Admin {
             .map_err(AdminError::Thread)?;
         Ok(Self {
             address,
+            is_tls,
             token,
             admin,
             stop,
@@ -128,6 +136,11 @@ impl Admin {
         _ = self.admin.tour_guide.set(guide);
     }
 
+    /// Its URL, without a path.
+    pub fn url(&self) -> String {
+        listener::url(self.address, self.is_tls)
+    }
+
     /// The address of the console.
     pub fn console_address(&self) -> String {
         let mut address = self.address;
@@ -137,7 +150,7 @@ impl Admin {
                 IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
             });
         }
-        format!("http://{address}/")
+        format!("{}/", listener::url(address, self.is_tls))
     }
 
     /// The address of the console that signs a browser in. It contains the token, so it is for a person
@@ -169,6 +182,8 @@ struct Listener {
     address: SocketAddr,
     admin: Arc<AdminState>,
     router: Router,
+    /// Each connection may have one: their number is bounded, and the oldest makes room.
+    handshakes: Semaphore,
 }
 
 /// Connections at a time; for more, those that have shown no credential are closed, the oldest first.
@@ -205,7 +220,7 @@ async fn accept(listener: TcpListener, shared: Arc<Listener>, mut stop: watch::R
             let connection = UnauthenticatedConnections::add(&unauthenticated);
             tokio::spawn(async move {
                 tokio::select! {
-                    () = shared.serve(stream, peer.ip(), &connection, stopping) => {}
+                    () = shared.accept(stream, peer.ip(), &connection, stopping) => {}
                     () = connection.closed() => {}
                 }
                 drop(slot);
@@ -245,14 +260,40 @@ async fn is_stopped(stop: &mut watch::Receiver<bool>) {
 }
 
 impl Listener {
-    async fn serve(
+    /// Serves a connection, over TLS if that is configured.
+    async fn accept(
         self: Arc<Self>,
         stream: TcpStream,
         peer: IpAddr,
         connection: &UnauthenticatedConnection,
-        mut stop: watch::Receiver<bool>,
+        stop: watch::Receiver<bool>,
     ) {
         _ = stream.set_nodelay(true);
+        let configuration = self.admin.state.configuration();
+        let tls = configuration.settings().listeners.admin.as_ref();
+        let tls = tls.map(|tls| Arc::clone(tls.config()));
+        drop(configuration);
+        let Some(tls) = tls else {
+            return self.serve(stream, peer, connection, stop).await;
+        };
+        match tls::accept(tls, &self.handshakes, stream, |stream| stream).await {
+            Ok(stream) => self.serve(stream, peer, connection, stop).await,
+            Err(NoTls::PlainText(stream)) => {
+                tls::answer_in_plain_text(stream, &not_tls()).await;
+            }
+            Err(NoTls::Failed(error)) => self.admin.state.log().tls_failed(&error),
+        }
+    }
+
+    async fn serve<T>(
+        self: Arc<Self>,
+        stream: T,
+        peer: IpAddr,
+        connection: &UnauthenticatedConnection,
+        mut stop: watch::Receiver<bool>,
+    ) where
+        T: AsyncRead + AsyncWrite + Unpin,
+    {
         let service = service_fn(|request| {
             let shared = Arc::clone(&self);
             async move { Ok::<_, Infallible>(shared.answer(request, peer, connection).await) }
@@ -341,6 +382,26 @@ impl Listener {
         }
         answer
     }
+}
+
+/// The response to a client that speaks plain HTTP where TLS is spoken.
+fn not_tls() -> Vec<u8> {
+    let kind = Kind::BadRequest;
+    let problem = json!({
+        "type": format!("urn:tidegate:problem:{}", kind.reason()),
+        "title": kind.title(),
+        "status": kind.status().as_u16(),
+        "detail": NOT_TLS,
+        "reason": kind.reason(),
+    });
+    let body = problem.to_string();
+    let head = format!(
+        "HTTP/1.1 {}\r\ncontent-type: application/problem+json\r\nconnection: close\r\n\
+         content-length: {}\r\n\r\n",
+        kind.status(),
+        body.len()
+    );
+    [head, body].concat().into_bytes()
 }
 
 /// When a response was made, in milliseconds of Unix time: countdowns of the console run on it.

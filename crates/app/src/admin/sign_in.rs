@@ -27,6 +27,8 @@ pub(super) struct Cookies {
     key: hmac::Key,
     token: Token,
     clock: Clock,
+    /// The listener speaks TLS, and a browser sends the cookie nowhere else.
+    is_secure: bool,
 }
 
 /// A sign-in, as its cookie identifies it. Not secret.
@@ -45,7 +47,13 @@ impl Cookies {
             key: hmac::Key::new(hmac::HMAC_SHA256, token.expose().as_bytes()),
             token,
             clock,
+            is_secure: false,
         }
+    }
+
+    /// The same for a listener that speaks TLS, or not.
+    pub(super) fn secure(self, is_secure: bool) -> Self {
+        Self { is_secure, ..self }
     }
 
     /// The sign-in whose cookie a request carries. A cookie that is forged, expired or of another
@@ -96,11 +104,11 @@ impl Cookies {
         self.set_cookie("", 0)
     }
 
-    /// The listener has no TLS, so the cookie is not `Secure`.
     fn set_cookie(&self, value: &str, max_age: i64) -> HeaderValue {
         let name = &self.name;
+        let secure = if self.is_secure { "; Secure" } else { "" };
         let cookie =
-            format!("{name}={value}; HttpOnly; SameSite=Strict; Path=/; Max-Age={max_age}");
+            format!("{name}={value}; HttpOnly; SameSite=Strict; Path=/; Max-Age={max_age}{secure}");
         HeaderValue::try_from(cookie).expect("digits and words")
     }
 
@@ -274,6 +282,13 @@ mod tests {
             "HttpOnly; SameSite=Strict; Path=/; Max-Age=43200"
         );
         assert!(!whole.to_str().unwrap().contains(TOKEN));
+        let secure = cookies.secure(true).issue().unwrap();
+        assert!(
+            secure
+                .to_str()
+                .unwrap()
+                .ends_with("; Max-Age=43200; Secure")
+        );
     }
 
     #[test]

@@ -21,6 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::task::coop::unconstrained;
 use tokio::time::{Sleep, sleep};
+use tokio_rustls::server::TlsStream;
 
 use super::framing::FramingScanner;
 use super::marked_body::StreamBody;
@@ -154,6 +155,11 @@ impl Serving {
         .await
     }
 
+    /// Its connection.
+    pub(super) fn connection(&self) -> &Arc<ConnectionState> {
+        &self.0
+    }
+
     /// Lets the connection end this body if its client reads nothing.
     pub(super) fn add_stream(&self, stream: &Arc<StreamBody>) {
         let mut streams = self.0.streams();
@@ -201,6 +207,12 @@ impl Peer for WriteTimeout<TcpStream> {
         let ready = pin!(unconstrained(self.get_ref().ready(Interest::READABLE)));
         let mut context = Context::from_waker(Waker::noop());
         matches!(ready.poll(&mut context), Poll::Ready(Ok(ready)) if ready.is_read_closed())
+    }
+}
+
+impl Peer for TlsStream<WriteTimeout<TcpStream>> {
+    fn has_left(&self) -> bool {
+        self.get_ref().0.has_left()
     }
 }
 

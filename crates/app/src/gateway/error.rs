@@ -11,6 +11,7 @@ use serde_json::json;
 use super::body::ServedBody;
 use super::trails::RequestId;
 use crate::metrics::RequestOutcome;
+use crate::tls::NOT_TLS;
 
 /// Why a request gets a response of the gateway's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +80,8 @@ pub enum GatewayError {
     KeyReused,
     /// It is not HTTP, or its framing contradicts itself. Its connection is closed.
     BadRequest,
+    /// It is not encrypted, on a port that speaks TLS. Its connection is closed.
+    NotTls,
 }
 
 impl GatewayError {
@@ -108,7 +111,7 @@ impl GatewayError {
             Self::BadWait => RequestOutcome::BadWait,
             Self::StoreUnavailable => RequestOutcome::StoreUnavailable,
             Self::KeyReused => RequestOutcome::KeyReused,
-            Self::BadRequest | Self::BadCost => RequestOutcome::BadRequest,
+            Self::BadRequest | Self::BadCost | Self::NotTls => RequestOutcome::BadRequest,
         }
     }
 
@@ -143,7 +146,9 @@ impl GatewayError {
             Self::NoRoute(_) => StatusCode::NOT_FOUND,
             Self::BodyIncomplete => StatusCode::REQUEST_TIMEOUT,
             Self::LoopDetected => StatusCode::LOOP_DETECTED,
-            Self::BadWait | Self::BadCost | Self::BadRequest => StatusCode::BAD_REQUEST,
+            Self::BadWait | Self::BadCost | Self::BadRequest | Self::NotTls => {
+                StatusCode::BAD_REQUEST
+            }
         }
     }
 
@@ -192,6 +197,7 @@ impl GatewayError {
             Self::TooManyOperations => "Too many operations are stored",
             Self::KeyReused => "The idempotency key was used before",
             Self::BadRequest => "The request cannot be read",
+            Self::NotTls => "The request is not encrypted",
         }
     }
 
@@ -276,6 +282,7 @@ impl GatewayError {
                 "expected an HTTP/1.1 request with one `Host`, one length (`Content-Length` or `Transfer-Encoding: chunked`, not both) and a body framed by it"
                     .to_owned()
             }
+            Self::NotTls => NOT_TLS.to_owned(),
         }
     }
 

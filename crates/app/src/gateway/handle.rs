@@ -17,7 +17,8 @@ use super::cross_site::Source;
 use super::operation;
 use super::request::{Parsed, ParsedRequest, RareHeaders, parse};
 use super::response::Responder;
-use super::routes::{Route, Routes};
+use super::routes::Route;
+use super::upgrade;
 use super::worker::Worker;
 use crate::exchange::{ReplayableBody, RequestBody, SendError, SendResult, Target, path};
 use crate::state::UpstreamEndpoint;
@@ -31,10 +32,10 @@ pub(super) struct EndpointResponse {
 }
 
 /// The body of a request, as it arrives.
-struct ArrivingBody {
-    body: ReplayableBody,
+pub(super) struct ArrivingBody {
+    pub(super) body: ReplayableBody,
     /// The client sends it without waiting for `100 Continue`.
-    is_coming: bool,
+    pub(super) is_coming: bool,
 }
 
 /// Serves one request.
@@ -68,12 +69,16 @@ pub(super) async fn handle(
             }
             None => {
                 let body = ArrivingBody {
-                    body: ReplayableBody::new(body, routes.bounds()),
+                    body: ReplayableBody::new(body, request.route.bounds),
                     is_coming,
                 };
-                call(worker, &routes, serving, &request, body, responder).await
+                call(worker, serving, &request, body, responder).await
             }
         },
+        Ok(Parsed::Upgrade(request)) => {
+            // Rare, so it need not make every request larger.
+            Box::pin(upgrade::serve(worker, serving, request, body, responder)).await
+        }
         Ok(Parsed::Operation(method, lookup)) => {
             Box::pin(operation::show(worker, &method, lookup, responder)).await
         }
@@ -91,9 +96,8 @@ pub(super) async fn handle(
 }
 
 /// Calls the pool: waits at its gates, sends, and sends again where that is safe and useful.
-async fn call(
+pub(super) async fn call(
     worker: &Worker,
-    routes: &Routes,
     serving: &Serving,
     request: &ParsedRequest,
     body: ArrivingBody,
@@ -129,7 +133,7 @@ async fn call(
                 let result = Some(Err(SendError::request_body()));
                 return AttemptResult::unsent(EndpointResponse { endpoint, result });
             }
-            send_to_endpoint(worker, routes, request, &body.body, attempt, endpoint).await
+            send_to_endpoint(worker, request, &body.body, attempt, endpoint).await
         }));
         poll_fn(|context| {
             if !has_arrived {
@@ -149,7 +153,10 @@ async fn call(
         .await
     };
     let response = match ended {
-        Ok(ended) => responder.respond(ended, &body.body, request.cost.is_some()),
+        Ok(ended) => {
+            let is_counted = request.cost.is_some() && !request.is_upgrade;
+            responder.respond(ended, &body.body, is_counted)
+        }
         Err(error) if has_arrived => responder.refuse_waiting(&error.into()),
         Err(error) => responder.refuse(&error.into()),
     };
@@ -162,7 +169,6 @@ async fn call(
 /// Makes one attempt at one endpoint.
 async fn send_to_endpoint(
     worker: &Worker,
-    routes: &Routes,
     request: &ParsedRequest,
     body: &ReplayableBody,
     attempt: Attempt,
@@ -185,12 +191,19 @@ async fn send_to_endpoint(
         metrics: &upstream.metrics,
         worker: worker.number,
     };
-    let make = || {
+    let mut make = || {
         // Joined anew for a resend, which is rare: a copy for each request would take longer.
         let uri = uri.take().or_else(join).unwrap_or_default();
         (upstream_request(uri, upstream, request, body), body.clone())
     };
-    let answered = routes.exchange().attempt(&attempt, target, make).await;
+    let exchange = &request.route.exchange;
+    let answered = match request.is_upgrade && upstream.destination.speaks_http1() {
+        true => {
+            let (sent, _) = make();
+            Box::pin(exchange.attempt_upgrade(&attempt, target, sent)).await
+        }
+        false => exchange.attempt(&attempt, target, make).await,
+    };
     let may_resend = body.is_resendable()
         && (!is_permanent(&answered.value) || has_other(&request.route, &endpoint));
     let answered = answered.map(|result| EndpointResponse {

@@ -21,7 +21,7 @@ pub(super) fn clean_request(headers: &mut HeaderMap) {
     let wants_trailers = has_te
         && headers
             .get(header::TE)
-            .is_some_and(|value| names(value).any(is_trailers));
+            .is_some_and(|value| words(value).any(is_trailers));
     remove(headers, dropped);
     if wants_trailers {
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
@@ -86,7 +86,7 @@ fn remove(headers: &mut HeaderMap, dropped: Vec<HeaderName>) {
 
 /// What `Connection` names, but for headers that frame the message or say for whom it is.
 fn named_by_connection(value: &HeaderValue) -> impl Iterator<Item = HeaderName> {
-    let named = names(value).filter_map(|name| name.parse().ok());
+    let named = words(value).filter_map(|name| name.parse().ok());
     named.filter(|name| !KEPT.contains(name))
 }
 
@@ -100,7 +100,7 @@ const KEPT: [HeaderName; 6] = [
     HeaderName::from_static("idempotency-key"),
 ];
 
-fn names(value: &HeaderValue) -> impl Iterator<Item = &str> {
+pub(super) fn words(value: &HeaderValue) -> impl Iterator<Item = &str> {
     let text = value.to_str().unwrap_or_default();
     text.split(',')
         .map(str::trim)

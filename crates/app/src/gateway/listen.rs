@@ -97,6 +97,12 @@ impl Gateway {
         self.address
     }
 
+    /// Its URL, without a path.
+    pub fn url(&self) -> String {
+        let is_tls = self.routes().settings().listeners.data_plane.is_some();
+        listener::url(self.address, is_tls)
+    }
+
     /// Serves what is configured since the last reload of the state.
     pub fn reload(&self) {
         self.shared.reload(self.address);

@@ -16,6 +16,7 @@ use super::headers;
 use super::operation::{self, OperationLookup};
 use super::routes::{Route, Routes};
 use super::shared::SharedGateway;
+use super::upgrade::{self, UpgradeRequest};
 use crate::exchange::cost::{COST, parse_cost};
 use crate::exchange::{declared_length, path};
 
@@ -34,6 +35,8 @@ pub(super) struct ParsedRequest {
     pub(super) cost: Option<u32>,
     /// The client that wants it to become an operation.
     pub(super) operation_of: Option<String>,
+    /// It asks for another protocol on its connection.
+    pub(super) is_upgrade: bool,
 }
 
 impl ParsedRequest {
@@ -75,6 +78,7 @@ pub(super) struct RareHeaders {
     prefer: bool,
     via: bool,
     idempotency_key: bool,
+    upgrade: bool,
 }
 
 impl RareHeaders {
@@ -90,6 +94,7 @@ impl RareHeaders {
                 "prefer" => rare.prefer = true,
                 "via" => rare.via = true,
                 "idempotency-key" => rare.idempotency_key = true,
+                "upgrade" => rare.upgrade = true,
                 _ => {}
             }
         }
@@ -101,6 +106,8 @@ impl RareHeaders {
 pub(super) enum Parsed {
     /// Something of a pool.
     Request(ParsedRequest),
+    /// The same, with another protocol afterwards.
+    Upgrade(Box<UpgradeRequest>),
     /// The state of an operation, with this method.
     Operation(Method, OperationLookup),
     /// Whether a web page may send a request; with the headers of the response.
@@ -159,6 +166,10 @@ pub(super) fn parse<B>(
     let path = sent_path.clone();
     let is_operation = rare.prefer && operation::is_wanted(request.headers());
     let operation_of = is_operation.then(|| routes.guard().client(request.headers()));
+    let protocols = match rare.upgrade && !is_operation {
+        true => upgrade::requested_protocols(request),
+        false => None,
+    };
     let mut headers = mem::take(request.headers_mut());
     let key = || headers.get(&IDEMPOTENCY_KEY);
     let kind = ItemKind {
@@ -172,7 +183,11 @@ pub(super) fn parse<B>(
         headers::join_cookies(&mut headers);
     }
     headers.append(header::VIA, shared.via().clone());
-    Ok(Parsed::Request(ParsedRequest {
+    let is_upgrade = protocols.is_some();
+    if let Some(protocols) = protocols {
+        upgrade::add_headers(&mut headers, protocols);
+    }
+    let parsed = ParsedRequest {
         route: Arc::clone(route),
         method: request.method().clone(),
         path,
@@ -181,7 +196,12 @@ pub(super) fn parse<B>(
         kind,
         cost,
         operation_of,
-    }))
+        is_upgrade,
+    };
+    Ok(match is_upgrade {
+        true => Parsed::Upgrade(UpgradeRequest::new(parsed, request)),
+        false => Parsed::Request(parsed),
+    })
 }
 
 /// A request that does not want to wait still has the time that asking a gate takes.

@@ -104,6 +104,15 @@ pub(super) fn refuse_unparsed(worker: &Worker, status: StatusCode, replaced: &[u
         }
         _ => GatewayError::BadRequest,
     };
+    refuse_connection(worker, &error, replaced)
+}
+
+/// The response to a client that speaks plain HTTP where TLS is spoken.
+pub(super) fn refuse_plain_text(worker: &Worker) -> Bytes {
+    refuse_connection(worker, &GatewayError::NotTls, &[])
+}
+
+fn refuse_connection(worker: &Worker, error: &GatewayError, replaced: &[u8]) -> Bytes {
     worker.shared.no_route().request(error.outcome());
     let id = worker.new_request_id();
     let mut response = error.response(id);

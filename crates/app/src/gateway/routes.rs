@@ -40,6 +40,10 @@ pub struct Route {
     pub token: Option<Arc<AccessToken>>,
     /// How its requests end.
     pub metrics: Arc<RouteMetrics>,
+    /// What makes its attempts, with the timeouts of the pool.
+    pub exchange: Exchange,
+    /// What bounds the body of a request to it.
+    pub bounds: BodyBounds,
 }
 
 impl Routes {
@@ -61,7 +65,7 @@ impl Routes {
             min_rate: http.min_body_rate,
         };
         let routes = configuration.pools().filter_map(|(name, pool)| {
-            let route = Route::new(name, pool, &configuration, metrics)?;
+            let route = Route::new(name, pool, &configuration, bounds, metrics)?;
             Some((name.into(), Arc::new(route)))
         });
         Self {
@@ -108,6 +112,7 @@ impl Route {
         name: &str,
         pool: &Arc<UpstreamPool>,
         configuration: &Configuration,
+        bounds: BodyBounds,
         metrics: &Metrics,
     ) -> Option<Self> {
         let settings = configuration.settings();
@@ -118,7 +123,13 @@ impl Route {
             None => settings.gates.default_value(),
         };
         let credential = configured.credential.as_ref();
+        let exchange = configuration.exchange_of(name).clone();
         Some(Self {
+            bounds: BodyBounds {
+                idle: exchange.timeouts().idle,
+                ..bounds
+            },
+            exchange,
             name: name.into(),
             pool: Arc::clone(pool),
             backoff: settings.backoffs[&configured.backoff]

@@ -10,10 +10,12 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 
-use super::connection::{ClientConnection, ConnectionState};
+use super::connection::{ClientConnection, ConnectionState, Peer};
 use super::handle::handle;
 use super::head_timer::HeadTimer;
 use super::listen::drain_begins;
@@ -25,6 +27,7 @@ use super::when_woken::WhenWoken;
 use crate::exchange::Timeouts;
 use crate::stall::WriteTimeout;
 use crate::state::State;
+use crate::tls::{self, NoTls};
 
 /// One thread with its own runtime and connections.
 #[derive(Debug)]
@@ -33,6 +36,8 @@ pub(super) struct Worker {
     pub(super) number: usize,
     /// Open connections of clients. The listener gives a new one to the worker with the fewest.
     open: Arc<AtomicUsize>,
+    /// Bounds the TLS handshakes under way.
+    handshakes: Semaphore,
 }
 
 impl Worker {
@@ -41,11 +46,18 @@ impl Worker {
             shared,
             number,
             open,
+            handshakes: Semaphore::new(MAX_HANDSHAKES),
         }
     }
 
     pub(super) fn state(&self) -> &Arc<State> {
         &self.shared.state
+    }
+
+    /// Counts a connection of a client until it is dropped.
+    pub(super) fn count_connection(&self) -> OpenConnection {
+        self.open.fetch_add(1, Ordering::Relaxed);
+        OpenConnection(Arc::clone(&self.open))
     }
 
     pub(super) fn new_request_id(&self) -> RequestId {
@@ -72,9 +84,57 @@ impl Worker {
         sweep.abort();
     }
 
-    async fn serve(self: Arc<Self>, stream: TcpStream, mut drain: watch::Receiver<bool>) {
+    async fn serve(self: Arc<Self>, stream: TcpStream, drain: watch::Receiver<bool>) {
         let _open = OpenConnection(Arc::clone(&self.open));
         _ = stream.set_nodelay(true);
+        let routes = self.shared.routes();
+        let timeouts = *routes.exchange().timeouts();
+        let tls = routes.settings().listeners.data_plane.as_ref();
+        let tls = tls.map(|tls| Arc::clone(tls.config()));
+        drop(routes);
+        match tls {
+            None => {
+                let Timeouts { idle, min_rate, .. } = timeouts;
+                let stream = WriteTimeout::new(stream, min_rate, idle);
+                self.serve_on(stream, idle, drain).await;
+            }
+            // Apart, so that it does not make other connections larger.
+            Some(tls) => Box::pin(self.serve_tls(tls, stream, timeouts, drain)).await,
+        }
+    }
+
+    async fn serve_tls(
+        self: Arc<Self>,
+        config: Arc<ServerConfig>,
+        stream: TcpStream,
+        timeouts: Timeouts,
+        mut drain: watch::Receiver<bool>,
+    ) {
+        let Timeouts { idle, min_rate, .. } = timeouts;
+        let wrap = |stream| WriteTimeout::new(stream, min_rate, idle);
+        let accepted = tokio::select! {
+            accepted = tls::accept(config, &self.handshakes, stream, wrap) => accepted,
+            () = drain_begins(&mut drain) => return,
+        };
+        match accepted {
+            Ok(stream) => self.serve_on(stream, idle, drain).await,
+            Err(NoTls::PlainText(stream)) => {
+                let answer = response::refuse_plain_text(&self);
+                tls::answer_in_plain_text(stream, &answer).await;
+            }
+            Err(NoTls::Failed(error)) => self.state().log().tls_failed(&error),
+        }
+    }
+
+    /// Serves the requests of one connection.
+    async fn serve_on<T>(
+        self: Arc<Self>,
+        stream: T,
+        idle: Duration,
+        mut drain: watch::Receiver<bool>,
+    ) where
+        T: AsyncRead + AsyncWrite + Peer + Unpin + Send + 'static,
+    {
         let connection_state = Arc::new(ConnectionState::default());
         let service = service_fn(|request: Request<Incoming>| {
             let worker = Arc::clone(&self);
@@ -85,15 +145,14 @@ impl Worker {
                 Ok::<_, Infallible>(response.map(|body| MarkedBody::new(body, serving, version)))
             }
         });
-        let Timeouts { idle, min_rate, .. } = *self.shared.routes().exchange().timeouts();
         let worker = Arc::clone(&self);
         let stream = ClientConnection::new(
-            WriteTimeout::new(stream, min_rate, idle),
+            stream,
             Arc::clone(&connection_state),
             move |status, bytes: &[u8]| response::refuse_unparsed(&worker, status, bytes),
         );
         let builder = builder(idle);
-        let connection = builder.serve_connection(TokioIo::new(stream), service);
+        let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
         let mut connection = std::pin::pin!(connection);
         let stop = WhenWoken::new(async {
             tokio::select! {
@@ -174,6 +233,10 @@ fn builder(idle: Duration) -> auto::Builder<TokioExecutor> {
     builder
 }
 
+/// TLS handshakes of a worker at once. Each takes some 20 KiB and about a millisecond of its core; others
+/// wait for their turn, as long as a handshake may take.
+const MAX_HANDSHAKES: usize = 256;
+
 const STREAM_WINDOW: u32 = 64 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 20;
 const MAX_SEND_BUFFERED: usize = 16 << 10;
@@ -183,7 +246,8 @@ const MAX_SEND_BUFFERED: usize = 16 << 10;
 const MAX_BUFFERED: usize = 256 << 10;
 
 /// Counts an open connection.
-struct OpenConnection(Arc<AtomicUsize>);
+#[derive(Debug)]
+pub(super) struct OpenConnection(Arc<AtomicUsize>);
 
 impl Drop for OpenConnection {
     fn drop(&mut self) {

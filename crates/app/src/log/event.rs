@@ -1,6 +1,7 @@
 //! Every event of the log: its level, its fields and what people read.
 
 use std::fmt;
+use std::io;
 use std::time::Duration;
 
 use policy::duration::Rounded;
@@ -21,7 +22,7 @@ use crate::metrics::RequestOutcome;
 use crate::redact::Text;
 
 /// The names of all events.
-pub const EVENTS: [&str; 25] = [
+pub const EVENTS: [&str; 26] = [
     "retry_scheduled",
     "operation_failed",
     "claim_lost",
@@ -46,6 +47,7 @@ pub const EVENTS: [&str; 25] = [
     "store_degraded",
     "store_recovered",
     "no_descriptors",
+    "tls_failed",
     "lines_dropped",
 ];
 
@@ -313,6 +315,18 @@ impl Log {
             self, ERROR "reload_failed",
             problem,
             "the previous settings stay in use: {problem}"
+        );
+    }
+
+    /// A client did not finish a TLS handshake. Anyone can cause that, so it is for debugging only.
+    pub fn tls_failed(&self, error: &io::Error) {
+        // The words of a client may be in it.
+        let error = error.to_string();
+        let reason = Text::new(&error);
+        event!(
+            self, DEBUG "tls_failed",
+            reason = display(&reason),
+            "a TLS handshake failed: {reason}"
         );
     }
 

@@ -148,10 +148,11 @@ fn write_all(log: &Log, text: &str) {
     log.store_degraded(Text::new(text));
     log.store_recovered();
     log.no_descriptors(1024);
+    log.tls_failed(&io::Error::other(text.to_owned()));
 }
 
 /// How many events [`write_all`] writes.
-const ALL: usize = 28;
+const ALL: usize = 29;
 
 fn paused<'a>(pool: &'a str, endpoint: &'a str, until: Timestamp) -> Event<'a> {
     Event::EndpointPaused {
@@ -194,6 +195,7 @@ fn human_lines_have_time_level_name_and_sentence() {
     00:01:40.000Z WARN  store_degraded    state cannot be stored: api/a
     00:01:40.000Z INFO  store_recovered   state is stored again
     00:01:40.000Z ERROR no_descriptors    no connection can be opened, because the process may have 1024 descriptors open (`ulimit -n`)
+    00:01:40.000Z DEBUG tls_failed        a TLS handshake failed: api/a
     ");
 }
 
@@ -228,6 +230,7 @@ fn json_lines_have_the_fields_of_the_contract() {
     {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"store_degraded","problem":"api/a","message":"state cannot be stored: api/a"}
     {"ts":"2026-01-01T00:01:40.000Z","level":"info","event":"store_recovered","message":"state is stored again"}
     {"ts":"2026-01-01T00:01:40.000Z","level":"error","event":"no_descriptors","limit":1024,"message":"no connection can be opened, because the process may have 1024 descriptors open (`ulimit -n`)"}
+    {"ts":"2026-01-01T00:01:40.000Z","level":"debug","event":"tls_failed","reason":"api/a","message":"a TLS handshake failed: api/a"}
     "#);
 }
 

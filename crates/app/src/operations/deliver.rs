@@ -336,7 +336,10 @@ impl<'a> Delivery<'a> {
         attempt: &tidegate::Attempt,
         admitted: &Admitted<'_>,
     ) -> Result<AttemptResult<SendResult>, Sent> {
-        let exchange = self.configuration.exchange();
+        let exchange = match self.source {
+            Source::Pool(pool) => self.configuration.exchange_of(pool.name()),
+            Source::Gate { .. } | Source::Missing => self.configuration.exchange(),
+        };
         let route = self.route(exchange, admitted)?;
         let protection = match self.source {
             Source::Pool(pool) => Some(pool.protection()),

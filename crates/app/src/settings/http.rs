@@ -40,6 +40,27 @@ policy::settings! {
     }
 }
 
+/// Timeouts of `[pool.NAME]`; what is `None` is as in `[http]`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolTimeouts {
+    /// Until a connection is established, with name lookup and TLS.
+    pub connect: Option<Duration>,
+    /// From the end of a request to the first byte of its response.
+    pub first_byte: Option<Duration>,
+    /// Between two pieces of a body, and of a connection that is not used.
+    pub idle: Option<Duration>,
+}
+
+impl From<TimeoutOptions> for PoolTimeouts {
+    fn from(options: TimeoutOptions) -> Self {
+        Self {
+            connect: options.connect_timeout,
+            first_byte: options.first_byte_timeout,
+            idle: options.idle_timeout,
+        }
+    }
+}
+
 impl Http {
     pub(crate) fn read(reader: &Reader<'_>) -> Self {
         let http = reader.options::<HttpOptions>().over(Self::default());

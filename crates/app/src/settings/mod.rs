@@ -18,6 +18,7 @@ mod schema;
 mod secret;
 mod sections;
 mod server;
+mod tls;
 mod unsupported;
 mod value;
 mod variables;
@@ -44,7 +45,7 @@ pub use config::Problem;
 pub use self::default_file::default_file;
 pub(crate) use self::environment::PlainFiles;
 pub use self::environment::{Environment, Process};
-pub use self::http::{Fetch, Http, Jobs, Trails};
+pub use self::http::{Fetch, Http, Jobs, PoolTimeouts, Trails};
 pub use self::operation::{
     Credential, DEFAULT_OPERATION, OperationType, Refresh, TokenCommand, TokenEndpoint,
     WEBHOOK_OPERATION, Webhook,
@@ -56,6 +57,7 @@ pub use self::schema::schema;
 pub(crate) use self::secret::follow;
 pub use self::secret::{Secret, SecretPattern};
 pub use self::server::{Client, Forward, Network, Server, Storage, Telemetry};
+pub use self::tls::{Listeners, RunningServer};
 pub use self::value::{ByteRate, Size};
 pub(crate) use self::value::{http_url, shown_url};
 pub use self::variables::{ADMIN_TOKEN_VARIABLE, CONFIG_VARIABLE, LOG_VARIABLE};
@@ -70,6 +72,8 @@ use self::server::{ForwardOptions, TelemetryOptions};
 pub struct Settings {
     /// Where Tidegate listens.
     pub server: Server,
+    /// TLS of both listeners.
+    pub listeners: Listeners,
     /// How it is stored.
     pub storage: Storage,
     /// Gates, for every key and for single hosts.
@@ -219,8 +223,8 @@ impl Settings {
         }
     }
 
-    /// Reads only `[server]`, for commands that ask a running server: the rest, secrets above all,
-    /// may not be there for them.
+    /// Reads only `[server]`, for commands that ask a running server: the rest, secrets and private
+    /// keys above all, may not be there for them.
     ///
     /// # Errors
     ///
@@ -228,10 +232,10 @@ impl Settings {
     pub fn load_server(
         sources: &Sources,
         environment: &dyn Environment,
-    ) -> Result<Server, Vec<Problem>> {
+    ) -> Result<RunningServer, Vec<Problem>> {
         let is_read = |key: &str| key.starts_with("server");
         load_part(sources, environment, is_read, |root| {
-            Server::read(&root.table("server"))
+            RunningServer::read(&root.table("server"))
         })
     }
 
@@ -323,6 +327,7 @@ impl Settings {
             .tables()
             .map(|(name, reader)| (name.to_owned(), PoolSettings::read(name, &reader)));
         Self {
+            listeners: Listeners::read(&server_table),
             storage: server::read_storage(&root.table("storage")),
             gates: gates::read(&root.table("gate")),
             pools: pools.collect(),

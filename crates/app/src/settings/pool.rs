@@ -11,10 +11,12 @@ use policy::pool::Balance;
 use policy::setting::Kind;
 use url::Url;
 
-use super::http::TimeoutOptions;
+use super::http::{PoolTimeouts, TimeoutOptions};
 use super::rule;
 use super::secret::Secret;
+use super::tls;
 use super::value;
+use crate::tls::{Http2Mode, Transport};
 
 policy::settings! {
     /// What is written in `[pool.NAME]`.
@@ -46,7 +48,7 @@ policy::settings! {
         /// The private key of that certificate.
         client_key: String = none, value::FILE;
         /// Whether HTTP/2 is used: auto, off or prior_knowledge.
-        http2: String = "auto", Kind::Choice(&["auto", "off", "prior_knowledge"]);
+        http2: Http2Mode = "auto", Http2Mode::KIND;
     }
 }
 
@@ -71,6 +73,8 @@ pub struct PoolSettings {
     pub protection: LadderSettings,
     /// What the owner of the settings knows of the responses.
     pub rules: Vec<Rule>,
+    /// Timeouts of `[http]` that are others here.
+    pub timeouts: PoolTimeouts,
 }
 
 /// One member of a pool.
@@ -82,12 +86,13 @@ pub struct EndpointSettings {
     pub url: Url,
     /// Headers that every request gets, with names in lower case. Their values are never shown.
     pub headers: Vec<(String, Secret)>,
+    /// How its server is spoken to.
+    pub transport: Transport,
 }
 
 impl PoolSettings {
     pub(crate) fn read(name: &str, reader: &Reader<'_>) -> Self {
         let values = reader.options::<PoolOptions>().over(PoolValues::default());
-        reader.options::<TimeoutOptions>();
         let protection = reader.table("protection");
         let ladder: LadderOptions = protection.options();
         Self {
@@ -100,6 +105,7 @@ impl PoolSettings {
             credential: values.credential,
             protection: protection.built(ladder.build(), None).unwrap_or_default(),
             rules: rule::read(reader),
+            timeouts: reader.options::<TimeoutOptions>().into(),
         }
     }
 
@@ -132,8 +138,15 @@ fn read_endpoints(pool: &Reader<'_>) -> Vec<EndpointSettings> {
             reader.expected("name", "a name that no other endpoint of the pool has");
         }
         let url = options.url.and_then(|url| value::http_url(&url).ok());
+        let http2 = options.http2.unwrap_or_default();
+        let transport = tls::read_transport(&reader, url.as_ref(), http2);
         if let (Some(name), Some(url)) = (options.name, url) {
-            endpoints.push(EndpointSettings { name, url, headers });
+            endpoints.push(EndpointSettings {
+                name,
+                url,
+                headers,
+                transport,
+            });
         }
     }
     endpoints

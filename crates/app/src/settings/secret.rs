@@ -149,6 +149,12 @@ impl Resolve for References<'_> {
             None => checked(text, "the value").map(|_| None),
         }
     }
+
+    /// Not collected: the admin API must not have a key put into a header.
+    fn read(&self, path: &str) -> Result<Vec<u8>, String> {
+        let bytes = self.environment.read(Path::new(path));
+        bytes.map_err(|error| format!("the file `{}` cannot be read: {error}", shown(path)))
+    }
 }
 
 /// The secret that a text refers to; `None` if it is no reference.

@@ -16,8 +16,9 @@ use super::pool::{EndpointOptions, PoolOptions};
 use super::rule::{HeaderOptions, RuleOptions};
 use super::server::{
     ClientOptions, ForwardOptions, NetworkOptions, ServerOptions, StorageOptions,
-    StorageSizeOptions, TelemetryOptions, TlsOptions,
+    StorageSizeOptions, TelemetryOptions,
 };
+use super::tls::TlsOptions;
 
 /// The tree: for each section the name of its static, its path, what it is for, and its options; then
 /// its tables. `in_line` is a table that the default file shows in one line.

@@ -37,16 +37,6 @@ policy::settings! {
         /// A line for every request: none, json or combined.
         access_log: String = "none", Kind::Choice(&["none", "json", "combined"]);
     }
-
-    /// What is written in `server.tls` and `server.admin_tls`.
-    pub struct TlsOptions {
-        /// The certificate chain.
-        cert: String = none, value::FILE;
-        /// Its private key.
-        key: String = none, value::FILE;
-        /// Certificates that clients must have been signed by.
-        client_ca: String = none, value::FILE;
-    }
 }
 
 impl Server {
@@ -58,13 +48,6 @@ impl Server {
             (&mut server.origins, value::origin),
         ] {
             *list = list.iter().flat_map(|text| normalize(text)).collect();
-        }
-        for name in ["tls", "admin_tls"] {
-            let tls = reader.table(name);
-            if tls.is_written() {
-                tls.require_of::<TlsOptions>(&["cert", "key"]);
-                tls.options::<TlsOptions>();
-            }
         }
         // Port 0 is whichever is free, so two of them are never the same.
         if server.listen == server.admin && server.listen.port() != 0 {

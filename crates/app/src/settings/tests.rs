@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use insta::assert_snapshot;
@@ -55,13 +56,28 @@ impl Made {
             "postgres://u:p@db/x".to_owned(),
         );
         let files = ["/run/secrets/b", "/run/secrets/crm"];
+        let files = files.map(|name| (name.to_owned(), b"from a file\n".to_vec()));
+        let (certificate, key) = certified();
+        let tls = [("cert", certificate), ("ca", certificate), ("key", key)];
+        let tls = tls.map(|(name, pem)| {
+            let path = format!("/etc/tls/{name}.pem");
+            (path, pem.clone().into_bytes())
+        });
         Self {
-            files: files
-                .map(|name| (name.to_owned(), b"from a file\n".to_vec()))
-                .into(),
+            files: files.into_iter().chain(tls).collect(),
             variables: variables.into_iter().chain([url]).collect(),
         }
     }
+}
+
+/// A certificate and its key, the same for all tests of a process.
+fn certified() -> (&'static String, &'static String) {
+    static CERTIFIED: OnceLock<(String, String)> = OnceLock::new();
+    let (certificate, key) = CERTIFIED.get_or_init(|| {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        (made.cert.pem(), made.signing_key.serialize_pem())
+    });
+    (certificate, key)
 }
 
 fn load_from(text: &str, made: &Made, flags: &[(&str, &str)]) -> Result<Settings, Vec<Problem>> {

@@ -13,15 +13,6 @@ use super::sections::ROOT;
 /// Sections and settings, with capitals for what people name themselves.
 const UNSUPPORTED: &[&str] = &[
     "server.access_log",
-    "server.tls",
-    "pool.NAME.connect_timeout",
-    "pool.NAME.first_byte_timeout",
-    "pool.NAME.idle_timeout",
-    "pool.NAME.endpoints.ca",
-    "pool.NAME.endpoints.client_cert",
-    "pool.NAME.endpoints.client_key",
-    "pool.NAME.endpoints.http2",
-    "pool.NAME.protection.show_test_tool",
     "forward",
     "network.proxy",
     "client.NAME.limits",

@@ -26,6 +26,7 @@ use super::watermark::redacted;
 use crate::exchange::Addresses;
 use crate::host_check::is_localhost;
 use crate::settings::{self, EndpointSettings, PlainFiles, Settings};
+use crate::tls::Transport;
 
 /// Why a change was not made.
 #[derive(Debug, thiserror::Error)]
@@ -478,6 +479,7 @@ impl State {
             name,
             url,
             headers: headers.map(|(name, _, secret)| (name, secret)).collect(),
+            transport: Transport::default(),
         };
         Ok((endpoint, added))
     }

@@ -13,7 +13,7 @@ use super::overlay::Overlay;
 use super::{AccessToken, UpstreamEndpoint};
 use crate::core::Core;
 use crate::exchange::{DestinationError, Exchange, Trust};
-use crate::settings::{EndpointSettings, PoolSettings, Settings};
+use crate::settings::{EndpointSettings, PoolSettings, PoolTimeouts, Settings};
 
 /// A live pool.
 pub type UpstreamPool = Pool<UpstreamEndpoint>;
@@ -28,6 +28,8 @@ pub struct Configuration {
     pools: BTreeMap<Box<str>, Arc<UpstreamPool>>,
     credentials: BTreeMap<String, Arc<AccessToken>>,
     exchange: Exchange,
+    /// Of pools with timeouts of their own.
+    pool_exchanges: BTreeMap<Box<str>, Exchange>,
 }
 
 impl Configuration {
@@ -103,9 +105,16 @@ impl Configuration {
                 let token = AccessToken::new(name, credential, core, &exchange, store)?;
                 Some((name.clone(), Arc::new(token)))
             });
+        let own = settings.pools.values();
+        let own = own.filter(|pool| pool.timeouts != PoolTimeouts::default());
+        let pool_exchanges = own.map(|pool| {
+            let name = pool.name.as_str().into();
+            (name, exchange.with_timeouts(pool.timeouts))
+        });
         Self {
             pools: BTreeMap::new(),
             credentials: credentials.collect(),
+            pool_exchanges: pool_exchanges.collect(),
             exchange,
             settings,
         }
@@ -138,6 +147,11 @@ impl Configuration {
     /// What makes attempts, with the timeouts and allowed addresses of the settings.
     pub fn exchange(&self) -> &Exchange {
         &self.exchange
+    }
+
+    /// The same, with the timeouts of this pool.
+    pub fn exchange_of(&self, pool: &str) -> &Exchange {
+        self.pool_exchanges.get(pool).unwrap_or(&self.exchange)
     }
 
     /// Puts an endpoint that is added at run time into its pool.
@@ -180,7 +194,8 @@ impl Configuration {
     ) -> Result<UpstreamEndpoint, DestinationError> {
         let key = endpoint_key(pool.name(), &endpoint.name);
         let metrics = core.metrics().key(&key);
-        let destination = self.exchange.destination(&endpoint.url, trust)?;
+        let (url, transport) = (&endpoint.url, &endpoint.transport);
+        let destination = self.exchange.destination_of(url, trust, transport)?;
         Ok(UpstreamEndpoint::new(
             endpoint,
             destination,

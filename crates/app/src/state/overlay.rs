@@ -12,6 +12,7 @@ use tidegate::{LadderOptions, LadderSettings};
 
 use crate::exchange::Trust;
 use crate::settings::{self, EndpointSettings, Environment, PoolSettings, Settings};
+use crate::tls::Transport;
 
 /// All run-time changes, by pool.
 #[derive(Clone, Debug, Default)]
@@ -159,5 +160,6 @@ fn read_added(
         name: added.name.clone(),
         url,
         headers,
+        transport: Transport::default(),
     })
 }

@@ -20,11 +20,14 @@ use super::http2::Http2Connection;
 use crate::descriptors::{self, Descriptors};
 use crate::redact::Text;
 use crate::stall::WriteTimeout;
+use crate::tls::{Http2Mode, Transport, trusted_roots};
 
 /// Makes connections.
 #[derive(Clone, Debug)]
 pub(super) struct Connector {
     addresses: Arc<Addresses>,
+    /// Whom servers are trusted from that no endpoint says more about.
+    roots: Arc<RootCertStore>,
     tls: Arc<ClientConfig>,
     descriptors: Arc<Descriptors>,
 }
@@ -42,20 +45,11 @@ impl Connector {
     /// Dials what `addresses` permit, and trusts the certificate authorities of the system and of the
     /// Mozilla programme.
     pub(super) fn new(addresses: Addresses, descriptors: Arc<Descriptors>) -> Self {
-        let mut roots = RootCertStore::empty();
-        roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-        // Certificates that cannot be read are left out.
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut tls = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .expect("ring has the protocols that are on by default")
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let roots = trusted_roots();
         Self {
             addresses: Arc::new(addresses),
-            tls: Arc::new(tls),
+            tls: Arc::new(Transport::default().client_config(&roots)),
+            roots: Arc::new(roots),
             descriptors,
         }
     }
@@ -64,8 +58,17 @@ impl Connector {
     pub(super) fn permitting(&self, addresses: Addresses) -> Self {
         Self {
             addresses: Arc::new(addresses),
+            roots: Arc::clone(&self.roots),
             tls: Arc::clone(&self.tls),
             descriptors: Arc::clone(&self.descriptors),
+        }
+    }
+
+    /// The TLS of servers that are spoken to in this way.
+    pub(super) fn tls(&self, transport: &Transport) -> Arc<ClientConfig> {
+        match *transport == Transport::default() {
+            true => Arc::clone(&self.tls),
+            false => Arc::new(transport.client_config(&self.roots)),
         }
     }
 
@@ -75,7 +78,31 @@ impl Connector {
         destination: &Destination,
         timeouts: &Timeouts,
     ) -> Result<NewConnection, SendError> {
-        let connecting = self.connect_in_time(destination, timeouts);
+        self.connect_with(destination, timeouts, destination.http2())
+            .await
+    }
+
+    /// A new connection to `destination` over HTTP/1.1, also if it speaks HTTP/2 as well.
+    pub(super) async fn connect_http1(
+        &self,
+        destination: &Destination,
+        timeouts: &Timeouts,
+    ) -> Result<Box<Http1Connection>, SendError> {
+        let connecting = self.connect_with(destination, timeouts, Http2Mode::Off);
+        match connecting.await? {
+            NewConnection::Http1(connection) => Ok(connection),
+            // Without being asked.
+            NewConnection::Http2(_) => Err(failed(Failure::Tls, "it speaks HTTP/2 only")),
+        }
+    }
+
+    async fn connect_with(
+        &self,
+        destination: &Destination,
+        timeouts: &Timeouts,
+        http2: Http2Mode,
+    ) -> Result<NewConnection, SendError> {
+        let connecting = self.connect_in_time(destination, timeouts, http2);
         match timeout(timeouts.connect, connecting).await {
             Ok(connected) => connected,
             Err(_) => Err(failed(
@@ -89,6 +116,7 @@ impl Connector {
         &self,
         destination: &Destination,
         timeouts: &Timeouts,
+        http2: Http2Mode,
     ) -> Result<NewConnection, SendError> {
         let descriptor = self.descriptors.for_upstream();
         let descriptor = descriptor.ok_or_else(SendError::no_descriptors)?;
@@ -99,18 +127,21 @@ impl Connector {
         let stream = WriteTimeout::new(stream, timeouts.min_rate, timeouts.idle);
         let stream = stream.holding(descriptor);
         let Some(name) = destination.server_name() else {
-            return Ok(http1(stream));
+            return match http2 {
+                Http2Mode::PriorKnowledge => establish_http2(stream, false).await,
+                Http2Mode::Auto | Http2Mode::Off => Ok(http1(stream)),
+            };
         };
-        let tls = TlsConnector::from(Arc::clone(&self.tls));
+        let tls = TlsConnector::from(tls_for(destination, http2));
         let stream = tls.connect(name.clone(), stream).await;
         let stream = stream.map_err(|error| tls_error(&error))?;
-        let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-        if is_http2 {
-            Http2Connection::establish(stream)
-                .await
-                .map(NewConnection::Http2)
-        } else {
-            Ok(http1(stream))
+        let is_http2 = match http2 {
+            Http2Mode::PriorKnowledge => true,
+            Http2Mode::Auto | Http2Mode::Off => stream.get_ref().1.alpn_protocol() == Some(b"h2"),
+        };
+        match is_http2 {
+            true => establish_http2(stream, true).await,
+            false => Ok(http1(stream)),
         }
     }
 
@@ -162,6 +193,22 @@ async fn dial(addresses: &[IpAddr], port: u16, time: Duration) -> Result<TcpStre
         }
     }
     Err(last)
+}
+
+/// The TLS of a destination, for this use of HTTP/2.
+fn tls_for(destination: &Destination, http2: Http2Mode) -> Arc<ClientConfig> {
+    let tls = Arc::clone(destination.tls());
+    if http2 == destination.http2() {
+        return tls;
+    }
+    let mut tls = ClientConfig::clone(&tls);
+    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Arc::new(tls)
+}
+
+async fn establish_http2(io: impl Io + 'static, is_tls: bool) -> Result<NewConnection, SendError> {
+    let connection = Http2Connection::establish(io, is_tls).await?;
+    Ok(NewConnection::Http2(connection))
 }
 
 fn http1(io: impl Io + 'static) -> NewConnection {

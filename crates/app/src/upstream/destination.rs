@@ -1,6 +1,7 @@
 //! Servers that requests go to, with their open connections.
 //!
-//! There is one [`Destination`] for a scheme, host and port, shared by everything that sends there.
+//! There is one [`Destination`] for a scheme, host and port, shared by everything that sends there in
+//! the same way: with the same certificates and the same use of HTTP/2.
 //! It keeps idle connections for each worker, because a connection belongs to the runtime it was
 //! made in. The connection that was used last is taken first, so that those which are not needed
 //! grow old and are closed. A connection over HTTP/2 carries many requests at once and stays.
@@ -16,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::HeaderValue;
+use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
@@ -27,6 +29,7 @@ use super::error::SendError;
 use super::http1::Http1Connection;
 use super::http2::{Http2Connection, Http2Stream};
 use crate::host_check::is_localhost;
+use crate::tls::{Http2Mode, Transport, TransportId};
 
 /// One server, and the connections to it.
 pub struct Destination {
@@ -37,6 +40,8 @@ pub struct Destination {
     authority: HeaderValue,
     /// Of a server that is spoken to over TLS.
     server_name: Option<ServerName<'static>>,
+    tls: Arc<ClientConfig>,
+    http2: Http2Mode,
     workers: Box<[Arc<WorkerConnections>]>,
 }
 
@@ -73,7 +78,13 @@ pub enum DestinationError {
 }
 
 impl Destination {
-    fn new(url: &Url, trust: Trust, workers: usize) -> Result<Self, DestinationError> {
+    fn new(
+        url: &Url,
+        trust: Trust,
+        http2: Http2Mode,
+        tls: Arc<ClientConfig>,
+        workers: usize,
+    ) -> Result<Self, DestinationError> {
         let is_tls = match url.scheme() {
             "https" => true,
             "http" => false,
@@ -99,6 +110,8 @@ impl Destination {
         };
         Ok(Self {
             server_name: is_tls.then_some(server_name),
+            tls,
+            http2,
             host,
             port,
             trust,
@@ -129,6 +142,29 @@ impl Destination {
         self.server_name.as_ref()
     }
 
+    pub(super) fn tls(&self) -> &Arc<ClientConfig> {
+        &self.tls
+    }
+
+    /// How it is spoken to.
+    pub(super) fn http2(&self) -> Http2Mode {
+        self.http2
+    }
+
+    /// Can it be spoken to over HTTP/1.1?
+    pub fn speaks_http1(&self) -> bool {
+        self.http2 != Http2Mode::PriorKnowledge
+    }
+
+    /// May it speak HTTP/2?
+    fn may_share(&self) -> bool {
+        match self.http2 {
+            Http2Mode::Auto => self.is_tls(),
+            Http2Mode::Off => false,
+            Http2Mode::PriorKnowledge => true,
+        }
+    }
+
     /// The connections of one worker.
     pub(super) fn connections(&self, worker: usize) -> &Arc<WorkerConnections> {
         &self.workers[worker % self.workers.len()]
@@ -155,8 +191,8 @@ impl Destination {
         let connections = self.connections(worker);
         let deadline = Instant::now() + timeouts.first_byte;
         loop {
-            // Without TLS it is HTTP/1.1, and every request needs a connection of its own.
-            if !self.is_tls() || connections.is_http1.load(Ordering::Relaxed) {
+            // Over HTTP/1.1 every request needs a connection of its own.
+            if !self.may_share() || connections.is_http1.load(Ordering::Relaxed) {
                 let connected = connector.connect(self, timeouts).await?;
                 if let Some(connection) = connections.add(connected) {
                     return Ok(connection);
@@ -191,8 +227,8 @@ impl Destination {
         }
     }
 
-    fn close_idle(&self, worker: usize, idle_timeout: Duration) {
-        self.connections(worker).close_idle(idle_timeout);
+    fn close_idle(&self, worker: usize) {
+        self.connections(worker).close_idle();
     }
 
     fn has_connections(&self) -> bool {
@@ -236,6 +272,8 @@ enum SetUp {
 struct Idle {
     connection: Box<Http1Connection>,
     since: Instant,
+    /// How long it is kept, by the last request that used it.
+    timeout: Duration,
 }
 
 /// As many as a gate has in flight by default; further ones are closed.
@@ -318,15 +356,19 @@ impl WorkerConnections {
         }
     }
 
-    /// Takes back a connection whose last response is over.
-    pub(super) fn put(&self, connection: Box<Http1Connection>) {
+    /// Takes back a connection whose last response is over, and keeps it for `timeout`.
+    pub(super) fn put(&self, connection: Box<Http1Connection>, timeout: Duration) {
         let Some(connection) = connection.into_idle() else {
             return;
         };
         let since = Instant::now();
         let mut idle = lock(&self.idle);
         if idle.len() < MAX_IDLE {
-            idle.push(Idle { connection, since });
+            idle.push(Idle {
+                connection,
+                since,
+                timeout,
+            });
         }
     }
 
@@ -343,9 +385,9 @@ impl WorkerConnections {
         }
     }
 
-    fn close_idle(&self, idle_timeout: Duration) {
+    fn close_idle(&self) {
         lock(&self.idle)
-            .retain_mut(|idle| idle.since.elapsed() < idle_timeout && idle.connection.is_ready());
+            .retain_mut(|idle| idle.since.elapsed() < idle.timeout && idle.connection.is_ready());
         // One shared connection stays; others were needed for a while.
         let mut is_first = true;
         lock(&self.shared).retain(|connection| {
@@ -369,14 +411,14 @@ impl WorkerConnections {
     }
 }
 
-/// All destinations, by scheme, authority and who wrote them.
+/// All destinations, by scheme, authority, who wrote them and how they are spoken to.
 #[derive(Debug)]
 pub(super) struct Destinations {
     known: Mutex<BTreeMap<DestinationKey, Arc<Destination>>>,
     workers: usize,
 }
 
-type DestinationKey = (Trust, String);
+type DestinationKey = (Trust, String, TransportId);
 
 /// Destinations that no endpoint and no request holds are dropped before a further one is refused.
 const MAX_DESTINATIONS: usize = 100_000;
@@ -389,18 +431,23 @@ impl Destinations {
         }
     }
 
-    /// The destination that `url` leads to.
+    /// The destination that `url` leads to. `tls` is called if there is none yet.
     pub(super) fn find(
         &self,
         url: &Url,
         trust: Trust,
+        transport: &Transport,
+        tls: impl FnOnce() -> Arc<ClientConfig>,
     ) -> Result<Arc<Destination>, DestinationError> {
-        let key = (trust, url.origin().ascii_serialization());
+        let origin = url.origin().ascii_serialization();
+        let key = (trust, origin, transport.id());
         let mut known = lock(&self.known);
         if let Some(destination) = known.get(&key) {
             return Ok(Arc::clone(destination));
         }
-        let destination = Arc::new(Destination::new(url, trust, self.workers)?);
+        let http2 = transport.http2;
+        let destination = Destination::new(url, trust, http2, tls(), self.workers)?;
+        let destination = Arc::new(destination);
         if known.len() >= MAX_DESTINATIONS {
             known.retain(|_, destination| Arc::strong_count(destination) > 1);
         }
@@ -411,11 +458,11 @@ impl Destinations {
         Ok(destination)
     }
 
-    /// Closes connections of this worker that were idle for so long, and drops destinations that are
+    /// Closes connections of this worker that were idle for too long, and drops destinations that are
     /// not in use and have no connections.
-    pub(super) fn close_idle(&self, worker: usize, idle_timeout: Duration) {
+    pub(super) fn close_idle(&self, worker: usize) {
         lock(&self.known).retain(|_, destination| {
-            destination.close_idle(worker, idle_timeout);
+            destination.close_idle(worker);
             Arc::strong_count(destination) > 1 || destination.has_connections()
         });
     }
@@ -423,7 +470,7 @@ impl Destinations {
     /// Forgets destinations whose addresses are checked, so that no open connection leads to an
     /// address that is not allowed any more.
     pub(super) fn forget_untrusted(&self) {
-        lock(&self.known).retain(|(trust, _), _| *trust == Trust::Operator);
+        lock(&self.known).retain(|(trust, ..), _| *trust == Trust::Operator);
     }
 }
 
@@ -434,11 +481,27 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use rustls::RootCertStore;
+
     use super::*;
 
     fn find(destinations: &Destinations, url: &str) -> Arc<Destination> {
         let url = Url::parse(url).unwrap();
-        destinations.find(&url, Trust::Operator).unwrap()
+        find_as(destinations, &url, Trust::Operator, Http2Mode::Auto).unwrap()
+    }
+
+    fn find_as(
+        destinations: &Destinations,
+        url: &Url,
+        trust: Trust,
+        http2: Http2Mode,
+    ) -> Result<Arc<Destination>, DestinationError> {
+        let transport = Transport {
+            http2,
+            ..Transport::default()
+        };
+        let tls = || Arc::new(transport.client_config(&RootCertStore::empty()));
+        destinations.find(url, trust, &transport, tls)
     }
 
     #[test]
@@ -459,8 +522,13 @@ mod tests {
             assert!(!Arc::ptr_eq(&first, &find(&destinations, other)), "{other}");
         }
         let url = Url::parse("https://api.example.com").unwrap();
-        let untrusted = destinations.find(&url, Trust::Untrusted).unwrap();
-        assert!(!Arc::ptr_eq(&first, &untrusted));
+        for (trust, http2) in [
+            (Trust::Untrusted, Http2Mode::Auto),
+            (Trust::Operator, Http2Mode::Off),
+        ] {
+            let other = find_as(&destinations, &url, trust, http2).unwrap();
+            assert!(!Arc::ptr_eq(&first, &other), "{trust:?} {http2:?}");
+        }
     }
 
     #[test]
@@ -470,12 +538,12 @@ mod tests {
             .map(|number| find(&destinations, &format!("http://h{number}.example.com")))
             .collect();
         let further = Url::parse("http://further.example.com").unwrap();
-        let refused = destinations.find(&further, Trust::Operator).unwrap_err();
-        assert_eq!(refused, DestinationError::TooMany);
+        let find = || find_as(&destinations, &further, Trust::Operator, Http2Mode::Auto);
+        assert_eq!(find().unwrap_err(), DestinationError::TooMany);
         drop(held);
-        destinations.find(&further, Trust::Operator).unwrap();
+        find().unwrap();
         assert_eq!(lock(&destinations.known).len(), 1);
-        destinations.close_idle(0, Duration::ZERO);
+        destinations.close_idle(0);
         assert_eq!(lock(&destinations.known).len(), 0);
     }
 

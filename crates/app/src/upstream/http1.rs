@@ -277,6 +277,16 @@ impl Http1Connection {
         Poll::Ready(Ok(read))
     }
 
+    /// What it is made over, for another protocol.
+    pub(super) fn io(&mut self) -> &mut (dyn Io + 'static) {
+        &mut *self.io
+    }
+
+    /// What was read behind the head of a response.
+    pub(super) fn take_unread(&mut self) -> Bytes {
+        mem::take(&mut self.unread)
+    }
+
     /// Is the body of the response over?
     pub(super) fn has_ended(&self) -> bool {
         self.body.has_ended()

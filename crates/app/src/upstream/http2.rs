@@ -15,6 +15,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::Request;
+use http::uri::Scheme;
 use hyper::client::conn::http2::{Builder, Connection, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use policy::outcome::{Failure, Phase};
@@ -40,6 +41,7 @@ struct Streams {
     open: AtomicUsize,
     /// How many the server allows.
     allowed: AtomicUsize,
+    is_tls: bool,
 }
 
 /// A stream for one request.
@@ -72,7 +74,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(10);
 impl Http2Connection {
     /// Begins to speak HTTP/2 over `io`, and waits until the server has said how many streams it
     /// allows.
-    pub(super) async fn establish(io: impl Io + 'static) -> Result<Self, SendError> {
+    pub(super) async fn establish(io: impl Io + 'static, is_tls: bool) -> Result<Self, SendError> {
         let broken = || {
             let message = "the connection broke during the handshake";
             SendError::failed(Failure::Reset, Phase::Connecting, message)
@@ -104,6 +106,7 @@ impl Http2Connection {
         let streams = Arc::new(Streams {
             open: AtomicUsize::new(0),
             allowed: AtomicUsize::new(connection.current_max_send_streams()),
+            is_tls,
         });
         tokio::spawn(drive(connection, Arc::clone(&streams)));
         Ok(Self { sender, streams })
@@ -209,11 +212,21 @@ impl Drop for StreamPlace {
     }
 }
 
+impl Http2Stream {
+    /// The scheme of requests on it.
+    pub(super) fn scheme(&self) -> Scheme {
+        match self.place.streams.is_tls {
+            true => Scheme::HTTPS,
+            false => Scheme::HTTP,
+        }
+    }
+}
+
 /// The request for HTTP/2, which has no `Host`: scheme and authority are part of the address.
-pub(super) fn for_http2(mut request: Request<RequestBody>) -> Request<RequestBody> {
+pub(super) fn for_http2(mut request: Request<RequestBody>, scheme: Scheme) -> Request<RequestBody> {
     if let Some(host) = request.headers_mut().remove(http::header::HOST) {
         let mut parts = std::mem::take(request.uri_mut()).into_parts();
-        parts.scheme = Some(http::uri::Scheme::HTTPS);
+        parts.scheme = Some(scheme);
         parts.authority = host.as_bytes().try_into().ok();
         if let Ok(uri) = http::Uri::from_parts(parts) {
             *request.uri_mut() = uri;

@@ -16,6 +16,7 @@ use super::destination::WorkerConnections;
 use super::fields;
 use super::http1::Http1Connection;
 use super::http2::StreamPlace;
+use super::upgrade::Tunnel;
 
 /// The body of a response.
 ///
@@ -47,6 +48,8 @@ pub(super) enum BodySource {
     },
     /// One of many streams on a connection.
     Http2 { body: Incoming, _place: StreamPlace },
+    /// The response has none, and its connection is for another protocol.
+    Tunnel(Box<Tunnel>),
 }
 
 const RESET: &str = "the server reset the stream before the response was complete";
@@ -83,13 +86,16 @@ impl BodySource {
                     None => None,
                 })
             }
+            Self::Tunnel(_) => Poll::Ready(None),
         }
     }
 
+    /// A tunnel lasts until it is taken.
     fn has_ended(&self) -> bool {
         match self {
             Self::Http1 { connection, .. } => connection.has_ended(),
             Self::Http2 { body, .. } => body.is_end_stream(),
+            Self::Tunnel(_) => false,
         }
     }
 
@@ -100,6 +106,7 @@ impl BodySource {
                 None => SizeHint::default(),
             },
             Self::Http2 { body, .. } => body.size_hint(),
+            Self::Tunnel(_) => SizeHint::with_exact(0),
         }
     }
 }
@@ -115,6 +122,14 @@ impl UpstreamBody {
         };
         body.note_end();
         body
+    }
+
+    /// The connection of a response that switches to another protocol; how long it may be silent.
+    pub(crate) fn into_tunnel(self) -> Option<(Box<Tunnel>, Duration)> {
+        match self.rest {
+            Some(BodySource::Tunnel(tunnel)) => Some((tunnel, self.idle)),
+            _ => None,
+        }
     }
 
     /// Reads up to `most` bytes, or to the end, and keeps them: the body still begins with them, and
@@ -214,12 +229,12 @@ impl UpstreamBody {
             Some(BodySource::Http1 {
                 connection,
                 owner: Some(owner),
-            }) => owner.put(connection),
+            }) => owner.put(connection, self.idle),
             Some(BodySource::Http1 {
                 connection,
                 owner: None,
             }) => connection.finish(),
-            Some(BodySource::Http2 { .. }) | None => {}
+            Some(BodySource::Http2 { .. } | BodySource::Tunnel(_)) | None => {}
         }
     }
 }

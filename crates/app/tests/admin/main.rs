@@ -18,3 +18,4 @@ mod settings;
 mod sign_in;
 mod simulate;
 mod support;
+mod tls;

@@ -40,6 +40,7 @@ fn all() -> Vec<GatewayError> {
         GatewayError::TooManyOperations,
         GatewayError::KeyReused,
         GatewayError::BadRequest,
+        GatewayError::NotTls,
     ];
     // A new one belongs into the list above and into the page.
     for error in &all {
@@ -69,7 +70,8 @@ fn all() -> Vec<GatewayError> {
             | GatewayError::BadCost
             | GatewayError::StoreUnavailable
             | GatewayError::KeyReused
-            | GatewayError::BadRequest => {}
+            | GatewayError::BadRequest
+            | GatewayError::NotTls => {}
         }
     }
     all

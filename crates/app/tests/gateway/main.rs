@@ -9,6 +9,7 @@
 )]
 
 mod bodies;
+mod certificates;
 mod costs;
 mod cross_site;
 mod documents;
@@ -19,6 +20,7 @@ mod http2_clients;
 mod http2_servers;
 mod leaving;
 mod lifecycle;
+mod listener_tls;
 mod memory;
 mod pools;
 mod replay;
@@ -26,7 +28,10 @@ mod routing;
 mod secrets;
 mod slow;
 mod support;
+mod timeouts;
 mod tls;
+mod transports;
+mod upgrades;
 mod waiting;
 #[path = "../wire/mod.rs"]
 mod wire;

@@ -4,7 +4,7 @@
 //! user that cannot read one.
 
 use app::admin::bodies::Health;
-use app::admin::client::Client;
+use app::admin::client::{Client, ServerTrust};
 use clap::Args;
 use serde_json::json;
 
@@ -49,14 +49,18 @@ pub(super) fn run(args: &HealthArgs, output: &Output) -> Result<(), Failure> {
 
 fn client(args: &HealthArgs, output: &Output) -> Result<Client, Failure> {
     match &args.address {
-        Some(url) => server::named(url, None),
+        Some(url) => server::named(url, None, ServerTrust::default()),
         None => {
             let settings = settings::load_server(args.file.config.as_deref());
             let settings = settings.map_err(|problems| {
                 let hint = "`--server URL` names a server without a settings file";
                 problems::failure(None, problems, hint, output)
             })?;
-            server::configured(&settings, None)
+            let trust = ServerTrust {
+                certificate: settings.admin_certificate,
+                identity: None,
+            };
+            server::configured(&settings.server, None, trust)
         }
     }
 }

@@ -159,10 +159,10 @@ fn run_start(
     if !start.wait {
         return output.result(&json!(job), || {
             let StartedJob { id, slug } = &job;
-            let authority = client.authority();
+            let url = client.url();
             format!(
                 "{id}: queued\nfollow it with `tidegate jobs show {id}`; when it is done, its \
-                 report is at http://{authority}/r/{slug}\n"
+                 report is at {url}/r/{slug}\n"
             )
         });
     }
@@ -182,13 +182,14 @@ fn follow(
     client: &Client,
     output: &Output,
 ) -> Result<(), Failure> {
-    let Some((url, headers)) = client.job_status(&job.id) else {
+    let Some((url, headers, transport)) = client.job_status(&job.id) else {
         let error = anyhow!("the status of `{}` has no address", job.id);
         return Err(Failure::new(Exit::Failed, error));
     };
     let target = PollTarget {
         url,
         headers,
+        transport,
         reader: StatusReader::default(),
         deadline: None,
     };
@@ -289,5 +290,5 @@ fn describe(job: &Job, client: &Client) -> String {
 }
 
 fn report(slug: &str, client: &Client) -> String {
-    format!("http://{}/r/{slug}", client.authority())
+    format!("{}/r/{slug}", client.url())
 }

@@ -206,8 +206,8 @@ async fn source(args: &OpsArgs, output: &Output) -> Result<Source, Failure> {
     }
     let data = server::data_folder(&args.server, output)?;
     output.warning(&format!(
-        "no server runs at http://{}: using the data folder `{}`",
-        client.authority(),
+        "no server runs at {}: using the data folder `{}`",
+        client.url(),
         data.display()
     ));
     folder(args, data, output).await

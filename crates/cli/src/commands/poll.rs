@@ -16,6 +16,7 @@ use app::poll::{
     self, JsonPointer, PollEnd, PollProgress, PollSummary, PollTarget, Poller, StatusReader,
 };
 use app::settings::{Flag, Process};
+use app::tls::Transport;
 use clap::Args;
 use tokio::sync::Notify;
 use tokio::time::MissedTickBehavior;
@@ -273,6 +274,7 @@ fn read(args: &PollArgs) -> Result<(PollTarget, Option<Program>), Failure> {
             let target = PollTarget {
                 url,
                 headers,
+                transport: Transport::default(),
                 reader: StatusReader {
                     status: args.status.clone(),
                     progress: args.progress.clone(),

@@ -128,19 +128,19 @@ fn flags(args: &ServeArgs) -> Vec<Flag> {
 }
 
 fn announce(server: &Server, pools: &[String], output: &Output) -> Result<(), Failure> {
-    let (address, admin) = (server.address(), server.admin_address());
+    let (url, admin) = (server.url(), server.admin_url());
     if output.is_json() {
         return output.json_line(&json!({
-            "listening": format!("http://{address}"),
-            "admin": format!("http://{admin}"),
+            "listening": url,
+            "admin": admin,
             "console": server.console_address(),
         }));
     }
-    let mut text = format!("listening on http://{address}\n");
+    let mut text = format!("listening on {url}\n");
     for pool in pools {
-        text.push_str(&format!("  http://{address}/{pool}/…\n"));
+        text.push_str(&format!("  {url}/{pool}/…\n"));
     }
-    text.push_str(&format!("admin API on http://{admin}\n"));
+    text.push_str(&format!("admin API on {admin}\n"));
     // What is no terminal may be a log, and a log may be read by others.
     let console = match output.is_terminal() {
         true => server.sign_in_address(),

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use app::admin::Token;
-use app::admin::client::{Client, ClientError};
-use app::settings::{ADMIN_TOKEN_VARIABLE, Environment, Process, Server};
+use app::admin::client::{Client, ClientError, ServerTrust};
+use app::settings::{ADMIN_TOKEN_VARIABLE, Environment, Process, RunningServer};
+use app::tls::{Certificates, Identity};
 use clap::Args;
 
 use super::{Failure, problems, settings};
@@ -26,6 +27,14 @@ pub(crate) struct ServerArgs {
     #[arg(long, global = true, value_name = "FILE", help_heading = SERVER)]
     token_file: Option<PathBuf>,
 
+    /// Certificate to show a server whose `admin_tls` has a `client_ca`, as PEM
+    #[arg(long, global = true, value_name = "FILE", requires = "client_key", help_heading = SERVER)]
+    client_cert: Option<PathBuf>,
+
+    /// Private key of that certificate, as PEM
+    #[arg(long, global = true, value_name = "FILE", requires = "client_cert", help_heading = SERVER)]
+    client_key: Option<PathBuf>,
+
     #[command(flatten)]
     pub(crate) file: ConfigFile,
 }
@@ -41,50 +50,86 @@ impl ServerArgs {
 
 /// The data folder of the settings.
 pub(super) fn data_folder(args: &ServerArgs, output: &Output) -> Result<PathBuf, Failure> {
-    Ok(server(args, false, output)?.data)
+    Ok(server(args, false, output)?.server.data)
 }
 
 /// A client of the server that the flags, the environment and the settings name.
 pub(super) fn client(args: &ServerArgs, output: &Output) -> Result<Client, Failure> {
     let variable = Process.variable(ADMIN_TOKEN_VARIABLE);
-    let server = server(args, variable.is_some(), output)?;
+    let RunningServer {
+        server,
+        admin_certificate: certificate,
+    } = server(args, variable.is_some(), output)?;
     let token = token(args, variable.as_deref(), &server.data)?;
+    let identity = identity(args)?;
+    let trust = ServerTrust {
+        certificate,
+        identity,
+    };
     match &args.address {
-        Some(url) => named(url, Some(token)),
-        None => configured(&server, Some(token)),
+        Some(url) => named(url, Some(token), trust),
+        None => configured(&server, Some(token), trust),
     }
 }
 
 /// A client of the server that `--server` names.
-pub(super) fn named(url: &str, token: Option<Token>) -> Result<Client, Failure> {
-    Client::new(url, token).map_err(|error| {
+pub(super) fn named(
+    url: &str,
+    token: Option<Token>,
+    trust: ServerTrust,
+) -> Result<Client, Failure> {
+    Client::new(url, token, trust).map_err(|error| {
         let error = anyhow!("`--server` is `{url}`, {error}");
         Failure::new(Exit::Usage, error)
     })
 }
 
 /// A client of the server with these settings.
-pub(super) fn configured(server: &Server, token: Option<Token>) -> Result<Client, Failure> {
+pub(super) fn configured(
+    server: &Server,
+    token: Option<Token>,
+    trust: ServerTrust,
+) -> Result<Client, Failure> {
     if server.admin.port() == 0 {
         let error = anyhow!("`server.admin` is `{}`, expected a port", server.admin);
         let hint = "`tidegate serve` prints its admin address: pass it as `--server URL`";
         return Err(Failure::new(Exit::Usage, error).with_hint(hint));
     }
-    Ok(Client::at(server.admin, token))
+    Ok(Client::at(server.admin, token, trust))
 }
 
 /// The section `[server]`. A settings file is not read if flags and environment say everything,
 /// unless `--config` names it.
-fn server(args: &ServerArgs, has_token: bool, output: &Output) -> Result<Server, Failure> {
+fn server(args: &ServerArgs, has_token: bool, output: &Output) -> Result<RunningServer, Failure> {
     let config = args.file.config.as_deref();
     let is_complete = args.address.is_some() && (args.token_file.is_some() || has_token);
     if is_complete && config.is_none() {
-        return Ok(Server::default());
+        return Ok(RunningServer::default());
     }
     settings::load_server(config).map_err(|problems| {
         let hint = "`--server URL` and `--token-file FILE` name a server without a settings file";
         problems::failure(None, problems, hint, output)
     })
+}
+
+/// The certificate to show the server.
+fn identity(args: &ServerArgs) -> Result<Option<Identity>, Failure> {
+    let (Some(cert), Some(key)) = (&args.client_cert, &args.client_key) else {
+        return Ok(None);
+    };
+    let failure = |path: &Path, what: String| {
+        let error = anyhow!("the file `{}` {what}", path.display());
+        Failure::new(Exit::Usage, error)
+    };
+    let read = |path: &Path| {
+        let bytes = Process.read(path);
+        bytes.map_err(|error| failure(path, format!("cannot be read: {error}")))
+    };
+    let chain = Certificates::from_pem(&read(cert)?);
+    let chain = chain.map_err(|error| failure(cert, error.to_string()))?;
+    let identity = Identity::new(chain, &read(key)?, "--client-cert");
+    let identity = identity.map_err(|error| failure(key, error.to_string()))?;
+    Ok(Some(identity))
 }
 
 fn token(args: &ServerArgs, variable: Option<&str>, data: &Path) -> Result<Token, Failure> {
@@ -139,6 +184,7 @@ pub(super) fn failure(error: ClientError) -> Failure {
             Exit::Failed,
             Some("start it with `tidegate serve`, or name another with `--server URL`".to_owned()),
         ),
+        ClientError::NoTls { .. } => (Exit::Failed, Some(NO_TLS.to_owned())),
         ClientError::WrongToken { .. } => (
             Exit::Failed,
             Some(format!(
@@ -159,3 +205,7 @@ pub(super) fn failure(error: ClientError) -> Failure {
         ..Failure::new(exit, error)
     }
 }
+
+const NO_TLS: &str = "the certificate in `server.admin_tls.cert` is trusted, and those that the system \
+                      trusts (`SSL_CERT_FILE` names others); after a renewal the server needs SIGHUP; \
+                      a server with a `client_ca` needs `--client-cert` and `--client-key`";

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use app::settings::{
-    CONFIG_VARIABLE, Environment, Flag, Policies, Problem, Process, Server, Settings, Sources,
+    CONFIG_VARIABLE, Environment, Flag, Policies, Problem, Process, RunningServer, Settings,
+    Sources,
 };
 use policy::failure_queue::FailureQueueSettings;
 
@@ -51,7 +52,7 @@ pub(crate) fn load_sections(
 }
 
 /// Reads `[server]` alone, from the same places.
-pub(crate) fn load_server(named: Option<&Path>) -> Result<Server, Vec<Problem>> {
+pub(crate) fn load_server(named: Option<&Path>) -> Result<RunningServer, Vec<Problem>> {
     let file = match find(named) {
         None => None,
         Some(path) => Some(Settings::read_file(&path, &Process).map_err(|problem| vec![problem])?),

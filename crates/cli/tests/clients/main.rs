@@ -1,4 +1,4 @@
-//! Clients of other projects, through the gateway: curl, Python's requests, OpenAI's library, Node's
+//! Clients of other projects, through the gateway: curl, OpenSSL, Python's requests, OpenAI's library, Node's
 //! fetch; schemathesis over the admin API; and programs that `tidegate run` runs: curl, Wget, git and
 //! yt-dlp, against a server that answers as a test says.
 //!
@@ -25,4 +25,5 @@ mod run;
 mod schemathesis;
 mod scripted;
 mod servers;
+mod tls;
 mod yt_dlp;

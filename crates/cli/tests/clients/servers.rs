@@ -74,6 +74,21 @@ impl Servers {
         self.server.address("admin")
     }
 
+    /// The URL that the server announced under this name.
+    pub(crate) fn url(&self, name: &str) -> String {
+        self.server.announced[name].as_str().unwrap().to_owned()
+    }
+
+    /// Sends the server a signal.
+    pub(crate) fn signal(&self, name: &str) {
+        self.server.signal(name);
+    }
+
+    /// What the server has logged so far.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(&self.server.log).unwrap()
+    }
+
     pub(crate) fn token(&self) -> String {
         let token = fs::read_to_string(self.folder.path().join("data/admin-token"));
         token.unwrap().trim().to_owned()
@@ -156,13 +171,18 @@ impl Program {
     /// Host and port of the address with this name.
     pub(crate) fn address(&self, name: &str) -> String {
         let url = self.announced[name].as_str().unwrap();
-        url.trim_start_matches("http://").to_owned()
+        let authority = url.trim_start_matches("https://");
+        authority.trim_start_matches("http://").to_owned()
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-s", name, &pid]).status();
+        assert!(sent.unwrap().success());
     }
 
     fn end(&mut self) {
-        let pid = self.child.id().to_string();
-        let sent = Command::new("kill").args(["-s", "TERM", &pid]).status();
-        assert!(sent.unwrap().success());
+        self.signal("TERM");
         let status = wait(&mut self.child, TIMEOUT);
         let name = self.name;
         assert!(status.success(), "{name} ended with {status}");

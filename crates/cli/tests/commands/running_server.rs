@@ -628,6 +628,13 @@ fn help() {
               File with the admin token [default: TIDEGATE_ADMIN_TOKEN, else
               `admin-token` in `server.data`]
 
+          --client-cert <FILE>
+              Certificate to show a server whose `admin_tls` has a `client_ca`, as
+              PEM
+
+          --client-key <FILE>
+              Private key of that certificate, as PEM
+
     Global options:
           --config <FILE>
               Settings file [default: TIDEGATE_CONFIG, else tidegate.toml if it
@@ -672,11 +679,14 @@ fn help() {
       -h, --help  Print help
 
     Server options:
-          --server <URL>       Admin address of the server [default: `server.admin`
-                               of the settings]
-          --token-file <FILE>  File with the admin token [default:
-                               TIDEGATE_ADMIN_TOKEN, else `admin-token` in
-                               `server.data`]
+          --server <URL>        Admin address of the server [default: `server.admin`
+                                of the settings]
+          --token-file <FILE>   File with the admin token [default:
+                                TIDEGATE_ADMIN_TOKEN, else `admin-token` in
+                                `server.data`]
+          --client-cert <FILE>  Certificate to show a server whose `admin_tls` has a
+                                `client_ca`, as PEM
+          --client-key <FILE>   Private key of that certificate, as PEM
 
     Global options:
           --config <FILE>  Settings file [default: TIDEGATE_CONFIG, else
@@ -708,11 +718,14 @@ fn help() {
       -h, --help  Print help
 
     Server options:
-          --server <URL>       Admin address of the server [default: `server.admin`
-                               of the settings]
-          --token-file <FILE>  File with the admin token [default:
-                               TIDEGATE_ADMIN_TOKEN, else `admin-token` in
-                               `server.data`]
+          --server <URL>        Admin address of the server [default: `server.admin`
+                                of the settings]
+          --token-file <FILE>   File with the admin token [default:
+                                TIDEGATE_ADMIN_TOKEN, else `admin-token` in
+                                `server.data`]
+          --client-cert <FILE>  Certificate to show a server whose `admin_tls` has a
+                                `client_ca`, as PEM
+          --client-key <FILE>   Private key of that certificate, as PEM
 
     Global options:
           --config <FILE>  Settings file [default: TIDEGATE_CONFIG, else
