@@ -29,7 +29,7 @@ fn start(admin: &str) -> Servers {
         );
         let admin = admin.replace("CLIENT", &file("client.pem"));
         format!(
-            "[server.tls]\n{}\n[server.admin_tls]\n{}{admin}\n",
+            "[network]\nallow = [\"127.0.0.1/32\"]\n[server.tls]\n{}\n[server.admin_tls]\n{}{admin}\n",
             tls.replace(", ", "\n"),
             tls.replace(", ", "\n")
         )
@@ -135,13 +135,11 @@ fn commands_trust_the_certificate_of_the_settings() {
     assert!(console.starts_with("https://"), "{console}");
     let shown = curl(&servers, &["--include"], &console);
     assert!(shown.to_ascii_lowercase().contains("text/html"), "{shown}");
-    // A job is followed over TLS, too; there is nothing to fetch at port 9.
-    let job = tidegate(
-        &servers,
-        &["jobs", "start", "http://127.0.0.1:9/", "--wait"],
-    );
-    assert!(text(&job.stdout).contains("queued"), "{job:?}");
-    assert!(!text(&job.stderr).contains("TLS"), "{job:?}");
+    // A job is followed over TLS, too.
+    let url = format!("http://{}/echo", servers.mock.address("listening"));
+    let job = tidegate(&servers, &["jobs", "start", &url, "--wait"]);
+    assert!(job.status.success(), "{job:?}");
+    assert!(text(&job.stdout).contains("report: https://"), "{job:?}");
     // Another certificate than the server's.
     certify(servers.folder.path(), "server", "localhost");
     let refused = tidegate(&servers, &["gates"]);
