@@ -218,11 +218,7 @@ impl Client {
     }
 
     /// Asks the server that listens at `address` of this machine, over TLS if it has a certificate.
-    pub fn at(
-        address: SocketAddr,
-        token: impl Into<Option<Token>>,
-        trust: ServerTrust,
-    ) -> Self {
+    pub fn at(address: SocketAddr, token: impl Into<Option<Token>>, trust: ServerTrust) -> Self {
         let mut address = address;
         if address.ip().is_unspecified() {
             address.set_ip(match address.ip() {

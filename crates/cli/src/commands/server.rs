@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow};
 use app::admin::Token;
 use app::admin::client::{Client, ClientError, ServerTrust};
-use app::settings::{ADMIN_TOKEN_VARIABLE, Environment, Process, RunningServer};
+use app::settings::{ADMIN_TOKEN_VARIABLE, Environment, Process, RunningServer, Server};
 use app::tls::{Certificates, Identity};
 use clap::Args;
 
