@@ -27,7 +27,7 @@ use crate::upstream::Upstream;
 pub(crate) use crate::upstream::fields;
 pub use crate::upstream::{
     Addresses, BodyBounds, BodyError, Destination, DestinationError, ReplayableBody, RequestBody,
-    RequestBodyError, SendError, SendErrorKind, Timeouts, Trust, UpstreamBody,
+    RequestBodyError, SendError, SendErrorKind, Timeouts, Trust, Tunnel, UpstreamBody,
 };
 
 use describe::describe_error;
@@ -63,10 +63,10 @@ impl Exchange {
     /// `core`.
     pub fn new(core: &Core, settings: &Settings) -> Self {
         let (http, network) = (&settings.http, &settings.network);
+        let addresses = Addresses::new(network.allow.clone())
+            .denied_to_clients(settings.forward.denied_networks());
         Self {
-            upstream: core
-                .upstream()
-                .permitting(Addresses::new(network.allow.clone())),
+            upstream: core.upstream().dialling(addresses, network.proxy.as_ref()),
             clock: core.clock().clone(),
             timeouts: Timeouts {
                 connect: http.connect_timeout,
@@ -132,6 +132,41 @@ impl Exchange {
     /// Forgets connections to servers whose addresses are checked: others may be allowed now.
     pub fn forget_untrusted(&self) {
         self.upstream.forget_untrusted();
+    }
+
+    /// Forgets all connections: the next ones are made in another way.
+    pub fn forget_all(&self) {
+        self.upstream.forget_all();
+    }
+
+    /// The `Via` of everything that passes through this process.
+    pub fn via(&self) -> &HeaderValue {
+        self.upstream.via()
+    }
+
+    /// Makes the permitted `attempt` to open a connection whose bytes are passed on as they are. An
+    /// open one is a success: what is spoken over it is not seen.
+    pub async fn open_tunnel(
+        &self,
+        attempt: &Attempt,
+        destination: &Destination,
+        metrics: &KeyMetrics,
+    ) -> AttemptResult<Result<Tunnel, SendError>> {
+        let opened = self
+            .upstream
+            .open(attempt, destination, &self.timeouts)
+            .await;
+        let answered = match opened {
+            Ok(tunnel) => {
+                let outcome = attempt.status(StatusCode::OK.as_u16());
+                AttemptResult::new(Ok(tunnel), outcome).with_body()
+            }
+            Err(error) => judge_error(attempt, error),
+        };
+        if let Some(outcome) = &answered.outcome {
+            metrics.attempt(answered.verdict, outcome.latency);
+        }
+        answered
     }
 
     /// Makes the permitted `attempt` with the request that `make` builds, and judges its result.
@@ -217,7 +252,7 @@ impl Exchange {
 }
 
 /// Judges an attempt without a response.
-fn judge_error(attempt: &Attempt, error: SendError) -> AttemptResult<SendResult> {
+fn judge_error<T>(attempt: &Attempt, error: SendError) -> AttemptResult<Result<T, SendError>> {
     match error.kind {
         SendErrorKind::Failed { failure, phase } => {
             let outcome = Outcome::failure(failure, phase, attempt.elapsed());

@@ -17,14 +17,16 @@ mod error;
 pub(crate) mod fields;
 mod http1;
 mod http2;
+mod proxy;
 mod request_body;
 mod response_body;
+mod tunnel;
 mod upgrade;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, Response, StatusCode};
+use http::{HeaderValue, Request, Response, StatusCode};
 use policy::outcome::{Failure, Phase};
 use tidegate::Attempt;
 use tokio::time::Instant;
@@ -35,16 +37,18 @@ pub use destination::{Destination, DestinationError, Trust};
 pub use error::{SendError, SendErrorKind};
 pub use request_body::{BodyBounds, ReplayableBody, RequestBody, RequestBodyError};
 pub use response_body::{BodyError, UpstreamBody};
+pub use tunnel::Tunnel;
 
 use connect::Connector;
 use destination::{Connection, Destinations, WorkerConnections};
 use http1::Http1Connection;
 use http2::{Http2Stream, for_http2};
+use proxy::Proxy;
 use request_body::Progress;
 use response_body::BodySource;
 
 use crate::descriptors::Descriptors;
-use crate::settings::ByteRate;
+use crate::settings::{ByteRate, ProxySettings};
 use crate::timer::ReusableTimer;
 use crate::tls::Transport;
 
@@ -66,6 +70,7 @@ pub struct Timeouts {
 pub(crate) struct Upstream {
     connector: Connector,
     destinations: Arc<Destinations>,
+    via: HeaderValue,
 }
 
 impl Upstream {
@@ -75,15 +80,23 @@ impl Upstream {
         Self {
             connector: Connector::new(Addresses::default(), descriptors),
             destinations: Arc::new(Destinations::new(workers)),
+            via: proxy::new_via(),
         }
     }
 
-    /// The same client, which may dial other addresses.
-    pub(crate) fn permitting(&self, addresses: Addresses) -> Self {
+    /// The same client, which may dial other addresses, and uses this proxy.
+    pub(crate) fn dialling(&self, addresses: Addresses, proxy: Option<&ProxySettings>) -> Self {
+        let proxy = proxy.map(|proxy| Proxy::new(proxy, self.via.clone()));
         Self {
-            connector: self.connector.permitting(addresses),
+            connector: self.connector.dialling(addresses, proxy),
             destinations: Arc::clone(&self.destinations),
+            via: self.via.clone(),
         }
+    }
+
+    /// The `Via` of everything that passes through this process.
+    pub(crate) fn via(&self) -> &HeaderValue {
+        &self.via
     }
 
     /// The server that `url` names. Senders to one server that speak to it in the same way share its
@@ -110,6 +123,25 @@ impl Upstream {
     /// Forgets connections to servers whose addresses are checked.
     pub(crate) fn forget_untrusted(&self) {
         self.destinations.forget_untrusted();
+    }
+
+    /// Forgets all connections.
+    pub(crate) fn forget_all(&self) {
+        self.destinations.forget_all();
+    }
+
+    /// Opens a connection whose bytes are passed on as they are.
+    ///
+    /// # Errors
+    ///
+    /// If the server cannot be reached, or must not be.
+    pub(crate) async fn open(
+        &self,
+        _permitted: &Attempt,
+        destination: &Destination,
+        timeouts: &Timeouts,
+    ) -> Result<Tunnel, SendError> {
+        self.connector.open(destination, timeouts).await
     }
 
     /// Sends a request once, over a connection of worker number `worker`, and waits for the
@@ -189,6 +221,13 @@ fn send_on<'a>(
     async move {
         let response = match sending {
             Sending::Http1(mut connection) => match connection.response(deadline).await {
+                // It is for us, and not for the client.
+                Some(Ok(response))
+                    if response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED
+                        && connection.is_proxied() =>
+                {
+                    return Err(SendError::proxy_credentials());
+                }
                 Some(Ok(response)) => response.map(|()| {
                     let source = BodySource::Http1 {
                         connection,

@@ -90,7 +90,7 @@ impl Limits {
     /// Logs for `limits`, if there are any, continuing those of `before`. A limit that was there
     /// keeps its log. A new one starts with the log that reaches back furthest, so that a changed
     /// limit does not start with a full allowance.
-    pub(crate) fn of(limits: &[Limit], before: Option<&Self>) -> Option<Self> {
+    pub fn of(limits: &[Limit], before: Option<&Self>) -> Option<Self> {
         if limits.is_empty() {
             return None;
         }

@@ -189,6 +189,10 @@ impl Warnings {
             let what = "has no `refresh`: a 401 ends the request";
             self.add(format!("credential.{name}"), what);
         }
+        if !settings.forward.is_on() && !settings.forward.deny.is_empty() {
+            let what = "has no effect: forward mode is off while `forward.allow` is empty";
+            self.add("forward.deny", what);
+        }
     }
 
     /// Unencrypted secrets, and networks that are open to redirects.

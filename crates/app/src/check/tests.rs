@@ -182,6 +182,16 @@ fn warns_about_settings_that_have_no_effect_yet_unless_they_are_the_default() {
 }
 
 #[test]
+fn warns_about_denied_hosts_while_none_is_allowed() {
+    assert_eq!(
+        warnings("[forward]\ndeny = ['.example.com']"),
+        "forward.deny: has no effect: forward mode is off while `forward.allow` is empty\n"
+    );
+    let allowed = "[forward]\nallow = ['*.example.com']\ndeny = ['.a.example.com']";
+    assert_eq!(warnings(allowed), "");
+}
+
+#[test]
 fn warns_about_pool_settings_without_effect() {
     assert_snapshot!(warnings("
         [backoff.mine]

@@ -8,8 +8,10 @@
 
 mod default_file;
 mod environment;
+mod forward;
 mod gates;
 mod http;
+mod network;
 mod operation;
 mod pool;
 mod reference;
@@ -45,7 +47,9 @@ pub use config::Problem;
 pub use self::default_file::default_file;
 pub(crate) use self::environment::PlainFiles;
 pub use self::environment::{Environment, Process};
+pub use self::forward::{DeniedHost, Forward};
 pub use self::http::{Fetch, Http, Jobs, PoolTimeouts, Trails};
+pub use self::network::{Network, ProxySettings};
 pub use self::operation::{
     Credential, DEFAULT_OPERATION, OperationType, Refresh, TokenCommand, TokenEndpoint,
     WEBHOOK_OPERATION, Webhook,
@@ -56,16 +60,17 @@ pub use self::reference::reference;
 pub use self::schema::schema;
 pub(crate) use self::secret::follow;
 pub use self::secret::{Secret, SecretPattern};
-pub use self::server::{Client, Forward, Network, Server, Storage, Telemetry};
+pub use self::server::{Client, Server, Storage, Telemetry};
 pub use self::tls::{Listeners, RunningServer};
 pub use self::value::{ByteRate, Size};
 pub(crate) use self::value::{http_url, shown_url};
 pub use self::variables::{ADMIN_TOKEN_VARIABLE, CONFIG_VARIABLE, LOG_VARIABLE};
 
+use self::forward::ForwardOptions;
 use self::http::{FetchOptions, JobsOptions, TrailsOptions};
 use self::secret::References;
 use self::sections::ROOT;
-use self::server::{ForwardOptions, TelemetryOptions};
+use self::server::TelemetryOptions;
 
 /// Everything that can be set, complete and without contradictions.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,14 +9,15 @@ use policy::gate::GateOptions;
 use policy::ladder::LadderOptions;
 use policy::poll::PollOptions;
 
+use super::forward::ForwardOptions;
 use super::gates::ShareOptions;
 use super::http::{FetchOptions, HttpOptions, JobsOptions, TimeoutOptions, TrailsOptions};
+use super::network::NetworkOptions;
 use super::operation::{CredentialOptions, OperationOptions, RefreshOptions, WebhookOptions};
 use super::pool::{EndpointOptions, PoolOptions};
 use super::rule::{HeaderOptions, RuleOptions};
 use super::server::{
-    ClientOptions, ForwardOptions, NetworkOptions, ServerOptions, StorageOptions,
-    StorageSizeOptions, TelemetryOptions,
+    ClientOptions, ServerOptions, StorageOptions, StorageSizeOptions, TelemetryOptions,
 };
 use super::tls::TlsOptions;
 

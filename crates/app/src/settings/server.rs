@@ -1,4 +1,4 @@
-//! Where Tidegate listens, where it stores, who may use it, and what it may dial.
+//! Where Tidegate listens, where it stores, and who may use it.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -6,8 +6,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use config::Reader;
-use ipnet::IpNet;
-use policy::hosts::HostPattern;
 use policy::limits::Limit;
 use policy::setting::Kind;
 
@@ -161,7 +159,7 @@ fn not_shared(name: &str) -> String {
 }
 
 /// Whether a URL has a password, as in `scheme://user:password@host`. One with `/` in it counts too.
-fn has_password(url: &str) -> bool {
+pub(super) fn has_password(url: &str) -> bool {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let user = rest.rsplit_once('@').map_or("", |(user, _)| user);
     let Some((_, password)) = user.split_once(':') else {
@@ -187,6 +185,8 @@ policy::settings! {
 pub struct Client {
     /// Sent as `Tidegate-Token`, or as basic auth in forward mode; never passed on.
     pub token: Secret,
+    /// What it may send.
+    pub limits: Vec<Limit>,
 }
 
 /// A shorter token can be guessed.
@@ -201,7 +201,8 @@ pub(crate) fn read_clients(
     let mut clients: BTreeMap<String, Client> = BTreeMap::new();
     for (name, client) in reader.tables() {
         client.require("token", "a value");
-        let Some(token) = client.options::<ClientOptions>().token else {
+        let ClientOptions { token, limits } = client.options();
+        let Some(token) = token else {
             continue;
         };
         if token.expose().chars().count() < MIN_TOKEN {
@@ -213,49 +214,13 @@ pub(crate) fn read_clients(
             let what = format!("is the token of `client.{other}` too, expected one of its own");
             client.report("token", what);
         }
-        clients.insert(name.to_owned(), Client { token });
+        let limits = limits.unwrap_or_default();
+        clients.insert(name.to_owned(), Client { token, limits });
     }
     if !listen.ip().is_loopback() && !reader.is_written() {
         server.expected("listen", "a loopback address, or a section `[client.NAME]` with a token: any other address is open to other machines");
     }
     clients
-}
-
-policy::settings! {
-    /// What is written in `[forward]`.
-    pub struct ForwardOptions;
-    /// `[forward]`: HTTP_PROXY mode.
-    #[derive(Eq)]
-    pub struct Forward(pub) {
-        /// Hosts that may be reached through it, such as ["*.example.com"].
-        allow: Vec<HostPattern> = "", Kind::list(&value::HOST_PATTERN, 1000);
-        /// Hosts that may not, even if they are allowed.
-        deny: Vec<HostPattern> = "", Kind::list(&value::HOST_PATTERN, 1000);
-    }
-
-    /// What is written in `[network]`.
-    pub struct NetworkOptions {
-        /// Networks such as ["10.1.0.0/16"]; an address written as an endpoint is allowed by itself.
-        allow: Vec<String> = "", Kind::list(&value::NETWORK, 1000);
-        /// The proxy that Tidegate itself uses.
-        proxy: String = none, value::URL, example "http://proxy.example.com:3128";
-    }
-}
-
-/// `[network]`: what may be dialled besides public addresses.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Network {
-    /// Networks that are allowed.
-    pub allow: Vec<IpNet>,
-}
-
-impl Network {
-    pub(crate) fn read(reader: &Reader<'_>) -> Self {
-        let allow = reader.options::<NetworkOptions>().allow.unwrap_or_default();
-        Self {
-            allow: allow.iter().flat_map(|text| value::network(text)).collect(),
-        }
-    }
 }
 
 policy::settings! {

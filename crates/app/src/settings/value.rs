@@ -12,6 +12,7 @@ use policy::key;
 use policy::setting::{self, Format, Kind};
 use url::Url;
 
+use super::forward::DeniedHost;
 use super::secret::SecretPattern;
 
 macro_rules! formats {
@@ -30,6 +31,8 @@ formats! {
     HOST: "host", "\"tidegate.example.com\"", None, host;
     /// A host, or all below one.
     HOST_PATTERN: "host", "\"*.example.com\"", None, host_pattern;
+    /// A host that may not be reached, as in `NO_PROXY`.
+    DENIED_HOST: "host or network", "\".example.com\"", None, str::parse::<DeniedHost>;
     /// A web origin.
     ORIGIN: "origin", "\"https://app.example.com\"", Some("^https?://"), origin;
     /// A pattern of references to secrets.

@@ -62,14 +62,22 @@ impl Configuration {
         before: &Self,
     ) -> Self {
         let mut new = Self::without_pools(settings, core, store, Some(before));
-        let is_same_network = new.settings.network == before.settings.network;
-        if !is_same_network {
+        let (network, former) = (&new.settings.network, &before.settings.network);
+        let is_same_network = network == former;
+        let is_same_proxy = network.proxy == former.proxy;
+        if !is_same_proxy {
+            new.exchange.forget_all();
+        } else if !is_same_network || new.settings.forward != before.settings.forward {
             new.exchange.forget_untrusted();
         }
         for pool in Arc::clone(&new.settings).pools.values() {
             let live = match before.pools.get(&*pool.name) {
                 Some(live) => {
-                    update_pool(live, pool, &new, core, overlay, is_same_network);
+                    let kept = KeptConnections {
+                        untrusted: is_same_network,
+                        trusted: is_same_proxy,
+                    };
+                    update_pool(live, pool, &new, core, overlay, kept);
                     Arc::clone(live)
                 }
                 None => make_pool(pool, &new, core, overlay, |_| None),
@@ -224,6 +232,15 @@ fn make_pool(
     Arc::new(live)
 }
 
+/// Which endpoints may keep their connections after a reload.
+#[derive(Clone, Copy)]
+struct KeptConnections {
+    /// Those whose addresses are checked.
+    untrusted: bool,
+    /// Those that the operator wrote.
+    trusted: bool,
+}
+
 /// Makes a live pool as it is configured now, in place: endpoints that stay keep their gate, their
 /// ladder and their requests in flight.
 fn update_pool(
@@ -232,7 +249,7 @@ fn update_pool(
     configuration: &Configuration,
     core: &Core,
     overlay: &Overlay,
-    is_same_network: bool,
+    kept: KeptConnections,
 ) {
     live.update(pool.balance, overlay.protection(pool));
     let wanted = overlay.endpoints(pool);
@@ -249,8 +266,11 @@ fn update_pool(
             continue;
         };
         // An open connection may lead to an address that is not allowed any more.
-        let is_allowed = is_same_network || *trust == Trust::Operator;
-        if is_allowed && known.data().is_same(endpoint, &rules, *trust) {
+        let is_kept = match trust {
+            Trust::Operator => kept.trusted,
+            Trust::Untrusted | Trust::Client => kept.untrusted,
+        };
+        if is_kept && known.data().is_same(endpoint, &rules, *trust) {
             continue;
         }
         if let Ok(data) = configuration.make_endpoint(live, endpoint, rules, *trust, core) {

@@ -12,12 +12,24 @@ use ipnet::IpNet;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Addresses {
     allowed: Vec<IpNet>,
+    denied_to_clients: Vec<IpNet>,
 }
 
 impl Addresses {
     /// Public addresses, and those in `allowed`.
     pub fn new(allowed: Vec<IpNet>) -> Self {
-        Self { allowed }
+        Self {
+            allowed,
+            denied_to_clients: Vec::new(),
+        }
+    }
+
+    /// The same without `denied`, for requests whose host a client of forward mode chose.
+    pub fn denied_to_clients(self, denied: Vec<IpNet>) -> Self {
+        Self {
+            denied_to_clients: denied,
+            ..self
+        }
     }
 
     /// May this address be dialled?
@@ -34,6 +46,13 @@ impl Addresses {
         let plain = unwrapped(address);
         let is_allowed = |address: &IpAddr| self.allowed.iter().any(|net| net.contains(address));
         is_public(plain) || is_allowed(&plain) || is_allowed(&address)
+    }
+
+    /// May it be dialled for a client of forward mode?
+    pub fn permit_client(&self, address: IpAddr) -> bool {
+        let plain = unwrapped(address);
+        let mut denied = self.denied_to_clients.iter();
+        self.permit(address) && !denied.any(|net| net.contains(&plain) || net.contains(&address))
     }
 }
 
@@ -175,6 +194,24 @@ mod tests {
         ] {
             assert!(!permitted(address), "{address}");
         }
+    }
+
+    #[test]
+    fn denies_clients_networks_in_every_form() {
+        let networks = |text: &str| vec![text.parse().unwrap()];
+        let addresses = Addresses::new(networks("10.0.0.0/8"));
+        let addresses = addresses.denied_to_clients(networks("10.1.0.0/16"));
+        for (address, permitted) in [
+            ("10.2.0.1", true),
+            ("10.1.0.1", false),
+            ("::ffff:10.1.0.1", false),
+            ("192.168.0.1", false),
+            ("1.1.1.1", true),
+        ] {
+            let address = address.parse().unwrap();
+            assert_eq!(addresses.permit_client(address), permitted, "{address}");
+        }
+        assert!(addresses.permit("10.1.0.1".parse().unwrap()));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Making a connection: resolve, check, dial, TLS, handshake.
+//! Making a connection: resolve, check, dial, TLS, handshake; or the same through a proxy.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -13,11 +13,13 @@ use tokio_rustls::TlsConnector;
 
 use super::Timeouts;
 use super::address::Addresses;
-use super::destination::{Destination, DialledHost};
+use super::destination::{Destination, DialledHost, Trust};
 use super::error::SendError;
 use super::http1::{Http1Connection, Io};
 use super::http2::Http2Connection;
-use crate::descriptors::{self, Descriptors};
+use super::proxy::Proxy;
+use super::tunnel::Tunnel;
+use crate::descriptors::{self, Descriptors, UpstreamDescriptor};
 use crate::redact::Text;
 use crate::stall::WriteTimeout;
 use crate::tls::{Http2Mode, Transport, trusted_roots};
@@ -30,6 +32,7 @@ pub(super) struct Connector {
     roots: Arc<RootCertStore>,
     tls: Arc<ClientConfig>,
     descriptors: Arc<Descriptors>,
+    proxy: Option<Arc<Proxy>>,
 }
 
 /// A new connection.
@@ -51,16 +54,18 @@ impl Connector {
             tls: Arc::new(Transport::default().client_config(&roots)),
             roots: Arc::new(roots),
             descriptors,
+            proxy: None,
         }
     }
 
-    /// The same certificates, and other addresses.
-    pub(super) fn permitting(&self, addresses: Addresses) -> Self {
+    /// The same certificates, other addresses, and through `proxy` if there is one.
+    pub(super) fn dialling(&self, addresses: Addresses, proxy: Option<Proxy>) -> Self {
         Self {
             addresses: Arc::new(addresses),
             roots: Arc::clone(&self.roots),
             tls: Arc::clone(&self.tls),
             descriptors: Arc::clone(&self.descriptors),
+            proxy: proxy.map(Arc::new),
         }
     }
 
@@ -102,30 +107,67 @@ impl Connector {
         timeouts: &Timeouts,
         http2: Http2Mode,
     ) -> Result<NewConnection, SendError> {
-        let connecting = self.connect_in_time(destination, timeouts, http2);
-        match timeout(timeouts.connect, connecting).await {
-            Ok(connected) => connected,
-            Err(_) => Err(failed(
-                Failure::Timeout,
-                "no connection was established in time",
-            )),
-        }
+        let connecting = self.connect_without_timeout(destination, timeouts, http2);
+        let connected = timeout(timeouts.connect, connecting).await;
+        connected.unwrap_or_else(|_| Err(late()))
     }
 
-    async fn connect_in_time(
+    /// A connection to `destination` whose bytes are passed on as they are.
+    pub(super) async fn open(
+        &self,
+        destination: &Destination,
+        timeouts: &Timeouts,
+    ) -> Result<Tunnel, SendError> {
+        let opening = async {
+            let Some(proxy) = self.proxy_for(destination) else {
+                let stream = self.dial_server(destination, timeouts).await?;
+                return Ok(Tunnel::new(stream));
+            };
+            let stream = self.dial_proxy(proxy, destination, timeouts).await?;
+            proxy.tunnel(stream, destination).await.map(Tunnel::new)
+        };
+        let opened = timeout(timeouts.connect, opening).await;
+        opened.unwrap_or_else(|_| Err(late()))
+    }
+
+    async fn connect_without_timeout(
         &self,
         destination: &Destination,
         timeouts: &Timeouts,
         http2: Http2Mode,
     ) -> Result<NewConnection, SendError> {
-        let descriptor = self.descriptors.for_upstream();
-        let descriptor = descriptor.ok_or_else(SendError::no_descriptors)?;
-        let addresses = self.resolve(destination).await?;
-        let stream = dial(&addresses, destination.port(), timeouts.connect).await?;
-        // Requests are written in one piece and answers are waited for.
-        _ = stream.set_nodelay(true);
-        let stream = WriteTimeout::new(stream, timeouts.min_rate, timeouts.idle);
-        let stream = stream.holding(descriptor);
+        if let Some(proxy) = self.proxy_for(destination) {
+            // Rare, so it need not make every connection larger.
+            return Box::pin(self.connect_through(proxy, destination, timeouts, http2)).await;
+        }
+        let stream = self.dial_server(destination, timeouts).await?;
+        self.speak(stream, destination, http2).await
+    }
+
+    async fn connect_through(
+        &self,
+        proxy: &Proxy,
+        destination: &Destination,
+        timeouts: &Timeouts,
+        http2: Http2Mode,
+    ) -> Result<NewConnection, SendError> {
+        let stream = self.dial_proxy(proxy, destination, timeouts).await?;
+        if destination.is_tls() || http2 == Http2Mode::PriorKnowledge {
+            let stream = proxy.tunnel(stream, destination).await?;
+            return self.speak(stream, destination, http2).await;
+        }
+        let form = proxy.absolute_form(destination);
+        let connection = Http1Connection::new(stream).in_absolute_form(form);
+        Ok(NewConnection::Http1(Box::new(connection)))
+    }
+
+    /// Begins TLS and HTTP with `destination`, which `stream` leads to.
+    async fn speak(
+        &self,
+        stream: impl Io + 'static,
+        destination: &Destination,
+        http2: Http2Mode,
+    ) -> Result<NewConnection, SendError> {
         let Some(name) = destination.server_name() else {
             return match http2 {
                 Http2Mode::PriorKnowledge => establish_http2(stream, false).await,
@@ -142,6 +184,55 @@ impl Connector {
         match is_http2 {
             true => establish_http2(stream, true).await,
             false => Ok(http1(stream)),
+        }
+    }
+
+    fn proxy_for(&self, destination: &Destination) -> Option<&Proxy> {
+        let proxy = self.proxy.as_deref();
+        proxy.filter(|proxy| proxy.is_for(destination))
+    }
+
+    /// A connection to the server itself.
+    async fn dial_server(
+        &self,
+        destination: &Destination,
+        timeouts: &Timeouts,
+    ) -> Result<WriteTimeout<TcpStream>, SendError> {
+        let descriptor = self.descriptor()?;
+        let addresses = self.resolve(destination).await?;
+        let stream = dial(&addresses, destination.port(), timeouts.connect).await?;
+        Ok(bounded(stream, timeouts).holding(descriptor))
+    }
+
+    /// A connection to the proxy, if `destination` may be reached. Its name is resolved by the proxy.
+    async fn dial_proxy(
+        &self,
+        proxy: &Proxy,
+        destination: &Destination,
+        timeouts: &Timeouts,
+    ) -> Result<WriteTimeout<TcpStream>, SendError> {
+        if let DialledHost::Address(address) = destination.host()
+            && destination.trusted_addresses().is_none()
+            && !self.permits(destination, *address)
+        {
+            return Err(SendError::not_allowed(*address));
+        }
+        let descriptor = self.descriptor()?;
+        let addresses = proxy.resolve().await?;
+        let dialled = dial(&addresses, proxy.port(), timeouts.connect).await;
+        let stream = dialled.map_err(SendError::at_proxy)?;
+        Ok(bounded(stream, timeouts).holding(descriptor))
+    }
+
+    fn descriptor(&self) -> Result<UpstreamDescriptor, SendError> {
+        let descriptor = self.descriptors.for_upstream();
+        descriptor.ok_or_else(SendError::no_descriptors)
+    }
+
+    fn permits(&self, destination: &Destination, address: IpAddr) -> bool {
+        match destination.trust() {
+            Trust::Operator | Trust::Untrusted => self.addresses.permit(address),
+            Trust::Client => self.addresses.permit_client(address),
         }
     }
 
@@ -163,11 +254,11 @@ impl Connector {
         };
         let refused = found
             .iter()
-            .find(|address| !self.addresses.permit(**address));
+            .find(|address| !self.permits(destination, **address));
         let refused = refused.copied();
         let permitted: Vec<IpAddr> = found
             .into_iter()
-            .filter(|address| self.addresses.permit(*address))
+            .filter(|address| self.permits(destination, *address))
             .collect();
         match (permitted.is_empty(), refused) {
             (false, _) => Ok(permitted),
@@ -175,6 +266,17 @@ impl Connector {
             (true, None) => Err(failed(Failure::Dns, "its name has no address")),
         }
     }
+}
+
+fn late() -> SendError {
+    failed(Failure::Timeout, "no connection was established in time")
+}
+
+/// Bounds how slowly the other side may read.
+fn bounded(stream: TcpStream, timeouts: &Timeouts) -> WriteTimeout<TcpStream> {
+    // Requests are written in one piece and answers are waited for.
+    _ = stream.set_nodelay(true);
+    WriteTimeout::new(stream, timeouts.min_rate, timeouts.idle)
 }
 
 /// Tries one address after the other; none may use up the time of all.
@@ -189,7 +291,7 @@ async fn dial(addresses: &[IpAddr], port: u16, time: Duration) -> Result<TcpStre
                 return Err(SendError::no_descriptors());
             }
             Ok(Err(error)) => last = failed(Failure::Connect, describe_dial(&error)),
-            Err(_) => last = failed(Failure::Timeout, "no connection was established in time"),
+            Err(_) => last = late(),
         }
     }
     Err(last)

@@ -61,6 +61,8 @@ pub enum Trust {
     Operator,
     /// Anyone else: every address is checked.
     Untrusted,
+    /// A client of forward mode: every address is checked, and `forward.deny` counts as well.
+    Client,
 }
 
 /// Why there can be no such destination.
@@ -138,6 +140,20 @@ impl Destination {
         self.port
     }
 
+    /// Name or address, and port, as in `CONNECT`.
+    pub(super) fn host_and_port(&self) -> String {
+        let port = self.port;
+        match &self.host {
+            DialledHost::Address(IpAddr::V6(address)) => format!("[{address}]:{port}"),
+            DialledHost::Address(address) => format!("{address}:{port}"),
+            DialledHost::Name(name) => format!("{name}:{port}"),
+        }
+    }
+
+    pub(super) fn trust(&self) -> Trust {
+        self.trust
+    }
+
     pub(super) fn server_name(&self) -> Option<&ServerName<'static>> {
         self.server_name.as_ref()
     }
@@ -174,7 +190,7 @@ impl Destination {
     /// loopback addresses that `localhost` is by definition.
     pub(super) fn trusted_addresses(&self) -> Option<Vec<IpAddr>> {
         match (&self.host, self.trust) {
-            (_, Trust::Untrusted) => None,
+            (_, Trust::Untrusted | Trust::Client) => None,
             (DialledHost::Address(address), Trust::Operator) => Some(vec![*address]),
             (DialledHost::Name(name), Trust::Operator) => is_localhost(name)
                 .then(|| vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]),
@@ -471,6 +487,11 @@ impl Destinations {
     /// address that is not allowed any more.
     pub(super) fn forget_untrusted(&self) {
         lock(&self.known).retain(|(trust, ..), _| *trust == Trust::Operator);
+    }
+
+    /// Forgets all destinations, so that no open connection leads through another proxy than the next.
+    pub(super) fn forget_all(&self) {
+        lock(&self.known).clear();
     }
 }
 

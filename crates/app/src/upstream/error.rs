@@ -74,6 +74,37 @@ impl SendError {
         }
     }
 
+    /// The proxy of Tidegate itself wants other credentials.
+    pub(super) fn proxy_credentials() -> Self {
+        let message = "the proxy does not accept the credentials of `network.proxy` (407)";
+        Self {
+            is_permanent: true,
+            ..Self::failed(Failure::Connect, Phase::Connecting, message)
+        }
+    }
+
+    /// The proxy of Tidegate itself makes no tunnel, and says so with this status.
+    pub(super) fn refused_by_proxy(status: u16) -> Self {
+        let message = format!("the proxy answered {status}");
+        Self {
+            // It may reach the server later, but not allow it.
+            is_permanent: status < 500,
+            ..Self::failed(Failure::Connect, Phase::Connecting, message)
+        }
+    }
+
+    /// The same error, of a connection to the proxy.
+    pub(super) fn at_proxy(self) -> Self {
+        let is_failure = matches!(self.kind, SendErrorKind::Failed { .. });
+        match is_failure {
+            true => Self {
+                message: format!("the proxy cannot be used: {}", self.message),
+                ..self
+            },
+            false => self,
+        }
+    }
+
     pub(super) fn no_descriptors() -> Self {
         Self {
             kind: SendErrorKind::NoDescriptors,

@@ -26,6 +26,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::task::coop::unconstrained;
 use tokio::time::Instant;
 
+use super::proxy::AbsoluteForm;
 use super::request_body::RequestBody;
 use crate::timer::ReusableTimer;
 
@@ -36,6 +37,8 @@ use encode::RequestWriter;
 pub(super) struct Http1Connection {
     io: Box<dyn Io>,
     writer: RequestWriter,
+    /// Of a connection to a proxy.
+    absolute_form: Option<Box<AbsoluteForm>>,
     /// The request's method is HEAD: its response has no body whatever its head says.
     is_head: bool,
     /// The beginning of a response's head.
@@ -106,6 +109,7 @@ impl Http1Connection {
         Self {
             io: Box::new(io),
             writer: RequestWriter::default(),
+            absolute_form: None,
             is_head: false,
             partial: Vec::new(),
             preliminaries: 0,
@@ -120,13 +124,24 @@ impl Http1Connection {
         }
     }
 
+    /// The same connection, which leads to a proxy.
+    pub(super) fn in_absolute_form(mut self, form: AbsoluteForm) -> Self {
+        self.absolute_form = Some(Box::new(form));
+        self
+    }
+
+    /// Is the other side a proxy of ours, which passes requests on?
+    pub(super) fn is_proxied(&self) -> bool {
+        self.absolute_form.is_some()
+    }
+
     /// Begins with a request; [`response`](Self::response) sends it. No part of that future, which
     /// would be copied with it.
     pub(super) fn begin(&mut self, request: Request<RequestBody>) {
         self.has_received = false;
         self.preliminaries = 0;
         self.is_head = *request.method() == Method::HEAD;
-        self.headers = self.writer.begin(request);
+        self.headers = self.writer.begin(request, self.absolute_form.as_deref());
     }
 
     /// Sends the request and waits for the response's head, until the time that `ends` says; `None` if

@@ -9,6 +9,7 @@ use http::{HeaderMap, HeaderName, Method, Request, header};
 use hyper::body::{Body, Frame};
 use tokio::io::AsyncWrite;
 
+use super::super::proxy::AbsoluteForm;
 use super::super::request_body::RequestBody;
 use super::Http1Error;
 
@@ -46,8 +47,13 @@ impl Default for Framing {
 const MAX_KEPT: usize = 1024;
 
 impl RequestWriter {
-    /// Begins with a request. Returns its headers, for their memory.
-    pub(super) fn begin(&mut self, request: Request<RequestBody>) -> HeaderMap {
+    /// Begins with a request, in `form` if the other side is a proxy. Returns its headers, for their
+    /// memory.
+    pub(super) fn begin(
+        &mut self,
+        request: Request<RequestBody>,
+        form: Option<&AbsoluteForm>,
+    ) -> HeaderMap {
         let (mut head, body) = request.into_parts();
         self.abandon();
         self.before.shrink_to(MAX_KEPT);
@@ -64,10 +70,26 @@ impl RequestWriter {
             true => "",
             false => "/",
         };
+        let (origin, path) = match form {
+            None => ("", path),
+            // In this form the server itself, and none of its paths, is the bare address.
+            Some(form) => (&*form.origin, if path == "*" { "" } else { path }),
+        };
         put(
             &mut self.before,
-            &[head.method.as_str(), " ", root, path, " HTTP/1.1\r\n"],
+            &[
+                head.method.as_str(),
+                " ",
+                origin,
+                root,
+                path,
+                " HTTP/1.1\r\n",
+            ],
         );
+        if let Some(authorization) = form.and_then(|form| form.authorization.as_ref()) {
+            let name = header::PROXY_AUTHORIZATION;
+            put_header(&mut self.before, &name, authorization.as_bytes());
+        }
         let mut has_length = expects_body(&head.method);
         for (name, value) in &head.headers {
             // The framing is ours: two servers must not read a request differently.
