@@ -1,6 +1,7 @@
 //! The gateway: programs swap a base URL, and their requests leave through gates.
 //!
-//! `http://listen/POOL/rest` goes to an endpoint of the pool, as `rest` behind its address. Every
+//! `http://listen/POOL/rest` goes to an endpoint of the pool, as `rest` behind its address; in forward
+//! mode, requests to a proxy go to the server that they name (`forward`, `tunnel`). Every
 //! request becomes one call of the library, which asks the endpoints' gates, sends, learns and sends
 //! again; its attempts are made by `exchange`. This module has what concerns the clients: which
 //! requests are served, which headers pass, how long a request may wait, and the responses that the
@@ -12,9 +13,11 @@
 //! connections.
 
 mod body;
+mod clients;
 mod connection;
 mod cross_site;
 mod error;
+mod forward;
 mod framing;
 mod guard;
 mod handle;
@@ -28,6 +31,7 @@ mod response;
 mod routes;
 mod shared;
 mod trails;
+mod tunnel;
 mod upgrade;
 mod when_woken;
 mod worker;
@@ -35,5 +39,5 @@ mod worker;
 pub use body::{CountedBody, ServedBody};
 pub use error::GatewayError;
 pub use listen::{Gateway, StartError};
-pub use routes::{Route, Routes};
+pub use routes::{Route, RouteLabel, Routes};
 pub use trails::{InvalidRequestId, RequestId, RequestTrail, RequestTrails};

@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, header};
+use url::Url;
 
 use crate::settings::Settings;
 
@@ -28,6 +29,15 @@ impl AcceptedHosts {
             hosts: settings.server.hosts.clone(),
             usual: [address.to_string(), format!("localhost:{}", address.port())],
         }
+    }
+
+    /// Does this URL lead to this very listener, its port included?
+    pub(crate) fn names_listener(&self, url: &Url) -> bool {
+        let host = url
+            .host_str()
+            .and_then(|host| Authority::try_from(host).ok());
+        let is_port = url.port_or_known_default() == Some(self.address.port());
+        is_port && host.is_some_and(|host| self.accepts(&host))
     }
 
     /// Does the `Host` of a request name this listener?

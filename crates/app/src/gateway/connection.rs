@@ -45,6 +45,8 @@ pub(super) struct ConnectionState {
     conflict: AtomicU64,
     response: AtomicU8,
     is_refused: AtomicBool,
+    /// Its bytes are those of a tunnel, and no HTTP.
+    is_tunnel: AtomicBool,
 }
 
 /// Nothing is being served, and everything was flushed.
@@ -160,6 +162,13 @@ impl Serving {
         &self.0
     }
 
+    /// The connection becomes a tunnel: its bytes are passed on as they are, and it is served until the
+    /// returned mark is dropped.
+    pub(super) fn begin_tunnel(&self) -> Self {
+        self.0.is_tunnel.store(true, Ordering::Relaxed);
+        self.0.serve()
+    }
+
     /// Lets the connection end this body if its client reads nothing.
     pub(super) fn add_stream(&self, stream: &Arc<StreamBody>) {
         let mut streams = self.0.streams();
@@ -261,6 +270,9 @@ where
         if self.state.response.load(Ordering::Relaxed) != IDLE || self.scanner.is_http2() {
             return false;
         }
+        if self.state.is_tunnel.load(Ordering::Relaxed) {
+            return false;
+        }
         let status = bytes
             .strip_prefix(b"HTTP/1.1 ")
             .and_then(|rest| rest.get(..3));
@@ -319,6 +331,9 @@ where
         let this = self.get_mut();
         let before = buffer.filled().len();
         let read = Pin::new(&mut this.inner).poll_read(context, buffer);
+        if this.state.is_tunnel.load(Ordering::Relaxed) {
+            return read;
+        }
         this.scanner.scan(&buffer.filled()[before..]);
         if let Some(conflict) = this.scanner.conflict() {
             this.state.conflict.store(conflict, Ordering::Relaxed);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{CONNECTION, CONTENT_TYPE, PROXY_AUTHENTICATE, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use policy::duration::{Rounded, whole_seconds};
 use serde_json::json;
@@ -50,6 +50,13 @@ pub enum GatewayError {
     Unreachable(String),
     /// It has no token, or a wrong one.
     NoToken,
+    /// In forward mode it has no token, or a wrong one.
+    NoProxyToken,
+    /// Its client has sent as much as it may.
+    ClientLimit {
+        /// From now on.
+        wait: Duration,
+    },
     /// It names another host, as requests to a proxy do.
     HostNotAllowed,
     /// Its endpoint's name leads to an address that must not be dialled.
@@ -98,7 +105,8 @@ impl GatewayError {
             Self::Draining => RequestOutcome::Draining,
             Self::Deadline => RequestOutcome::Deadline,
             Self::Unreachable(_) => RequestOutcome::Unreachable,
-            Self::NoToken => RequestOutcome::NoToken,
+            Self::NoToken | Self::NoProxyToken => RequestOutcome::NoToken,
+            Self::ClientLimit { .. } => RequestOutcome::ClientLimit,
             Self::HostNotAllowed => RequestOutcome::HostNotAllowed,
             Self::AddressNotAllowed => RequestOutcome::AddressNotAllowed,
             Self::CrossSite => RequestOutcome::CrossSite,
@@ -123,9 +131,10 @@ impl GatewayError {
     /// Its status.
     pub fn status(&self) -> StatusCode {
         match self {
-            Self::WaitTooLong { .. } | Self::QueueFull { .. } | Self::TooManyOperations => {
-                StatusCode::TOO_MANY_REQUESTS
-            }
+            Self::WaitTooLong { .. }
+            | Self::QueueFull { .. }
+            | Self::ClientLimit { .. }
+            | Self::TooManyOperations => StatusCode::TOO_MANY_REQUESTS,
             Self::BreakerOpen { .. }
             | Self::NoEndpoint { .. }
             | Self::InFlight
@@ -137,6 +146,7 @@ impl GatewayError {
             Self::Deadline => StatusCode::GATEWAY_TIMEOUT,
             Self::Unreachable(_) => StatusCode::BAD_GATEWAY,
             Self::NoToken => StatusCode::UNAUTHORIZED,
+            Self::NoProxyToken => StatusCode::PROXY_AUTHENTICATION_REQUIRED,
             Self::HostNotAllowed | Self::AddressNotAllowed | Self::CrossSite => {
                 StatusCode::FORBIDDEN
             }
@@ -156,6 +166,7 @@ impl GatewayError {
     fn wait(&self) -> Option<Duration> {
         match self {
             Self::QueueFull { wait } => Some(wait.unwrap_or(Duration::from_secs(1))),
+            Self::ClientLimit { wait } => Some(*wait),
             Self::WaitTooLong { wait } | Self::BreakerOpen { wait } | Self::NoEndpoint { wait } => {
                 *wait
             }
@@ -181,7 +192,8 @@ impl GatewayError {
             Self::Draining => "The gateway is stopping",
             Self::Deadline => "The deadline has passed",
             Self::Unreachable(_) => "The upstream cannot be reached",
-            Self::NoToken => "A client token is required",
+            Self::NoToken | Self::NoProxyToken => "A client token is required",
+            Self::ClientLimit { .. } => "The client sends too much",
             Self::HostNotAllowed => "Requests are not forwarded to this host",
             Self::AddressNotAllowed => "This address must not be dialled",
             Self::CrossSite => "Web pages of other sites may not use the gateway",
@@ -238,11 +250,17 @@ impl GatewayError {
             }
             Self::Unreachable(what) => format!("no response came: {what}"),
             Self::NoToken => "send a token of a `[client.NAME]` as `Tidegate-Token`".to_owned(),
+            Self::NoProxyToken => {
+                "send a token of a `[client.NAME]` as the password of basic credentials: HTTP_PROXY=http://NAME:TOKEN@HOST:PORT".to_owned()
+            }
+            Self::ClientLimit { wait } => {
+                after("the client has sent as much as it may (`client.NAME.limits`)", &Some(*wait))
+            }
             Self::HostNotAllowed => {
                 "requests for other hosts pass only if `[forward]` allows them".to_owned()
             }
             Self::AddressNotAllowed => {
-                "the endpoint's name leads to an address that is not public; allow it in `[network]` if that is meant".to_owned()
+                "the name of the server leads to an address that is not public; allow it in `[network]` if that is meant".to_owned()
             }
             Self::CrossSite => {
                 "the request comes from a web page whose origin is not in `server.origins`; add it to allow the page"
@@ -307,6 +325,9 @@ impl GatewayError {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, PROBLEM);
         headers.insert(REASON, HeaderValue::from_static(reason));
+        if *self == Self::NoProxyToken {
+            headers.insert(PROXY_AUTHENTICATE, BASIC);
+        }
         if *self == Self::BadRequest {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
@@ -317,5 +338,6 @@ impl GatewayError {
     }
 }
 
+const BASIC: HeaderValue = HeaderValue::from_static("Basic realm=\"tidegate\"");
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
 pub(super) const REASON: HeaderName = HeaderName::from_static("tidegate-reason");

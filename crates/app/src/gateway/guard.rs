@@ -1,34 +1,44 @@
 //! Decides which requests are served: by the name that the client used, the web page it comes from,
-//! its token and the size of its head.
+//! its token, how much it has sent, and the size of its head.
 
 use std::net::SocketAddr;
 
-use http::{HeaderMap, HeaderName, Method, Request, Version};
-use subtle::ConstantTimeEq;
+use http::{HeaderMap, Method, Request, Version};
+use policy::time::Timestamp;
 
+use super::clients::{ClientIndex, Clients};
 use super::cross_site::{Origins, Source, is_preflight};
 use super::error::GatewayError;
+use super::forward::ForwardTarget;
 use crate::host_check::{AcceptedHosts, one_host};
-use crate::settings::Settings;
+use crate::settings::{Forward, Settings};
 
 /// Decides which requests are served.
 #[derive(Debug)]
 pub(crate) struct Guard {
     hosts: AcceptedHosts,
     pub(super) origins: Origins,
-    /// The tokens of clients, with their names.
-    tokens: Vec<(String, Box<[u8]>)>,
+    clients: Clients,
+    forward: Forward,
+}
+
+/// A request that may be served.
+#[derive(Debug)]
+pub(super) struct CheckedRequest {
+    /// Who sent it, if clients have tokens.
+    pub(super) client: Option<ClientIndex>,
+    /// The server that it names, if it is one to a proxy.
+    pub(super) target: Option<Box<ForwardTarget>>,
 }
 
 impl Guard {
-    pub(crate) fn new(settings: &Settings, address: SocketAddr) -> Self {
-        let tokens = settings.clients.iter();
+    /// What these settings say. Clients that `before` has go on with what they have sent.
+    pub(crate) fn new(settings: &Settings, address: SocketAddr, before: Option<&Self>) -> Self {
         Self {
             hosts: AcceptedHosts::new(settings, address),
             origins: Origins::new(&settings.server.origins),
-            tokens: tokens
-                .map(|(name, client)| (name.clone(), client.token.expose().as_bytes().into()))
-                .collect(),
+            clients: Clients::new(settings, before.map(|before| &before.clients)),
+            forward: settings.forward.clone(),
         }
     }
 
@@ -37,7 +47,7 @@ impl Guard {
         &self,
         request: &Request<B>,
         source: &Source,
-    ) -> Result<(), GatewayError> {
+    ) -> Result<CheckedRequest, GatewayError> {
         let headers = request.headers();
         if is_too_large(headers) {
             return Err(GatewayError::HeadersTooLarge);
@@ -48,59 +58,75 @@ impl Guard {
         if host.is_none() && request.version() == Version::HTTP_11 {
             return Err(GatewayError::BadRequest);
         }
-        // Requests to a proxy look like this. Names of this gateway are served.
-        if request.method() == Method::CONNECT {
-            return Err(GatewayError::HostNotAllowed);
-        }
-        if let Some(authority) = request.uri().authority()
-            && !self.hosts.accepts(authority)
-        {
-            // In HTTP/2 it is what `Host` is elsewhere.
-            return Err(match request.version() {
-                Version::HTTP_2 => GatewayError::WrongHost,
-                _ => GatewayError::HostNotAllowed,
-            });
-        }
-        if request.uri().authority().is_none() && !self.hosts.accepts_host(host) {
+        let is_connect = request.method() == Method::CONNECT;
+        if is_connect || request.uri().authority().is_some() {
+            if let Some(checked) = self.check_proxied(request)? {
+                return Ok(checked);
+            }
+        } else if !self.hosts.accepts_host(host) {
             return Err(GatewayError::WrongHost);
         }
         if *source == Source::CrossSite {
             return Err(GatewayError::CrossSite);
         }
-        if !is_preflight(request) && !self.has_token(headers) {
-            return Err(GatewayError::NoToken);
-        }
-        Ok(())
-    }
-
-    fn has_token(&self, headers: &HeaderMap) -> bool {
-        if self.tokens.is_empty() {
-            return true;
-        }
-        let Some(given) = headers.get(&TOKEN) else {
-            return false;
+        let client = match is_preflight(request) {
+            true => None,
+            false => self
+                .clients
+                .find(headers)
+                .map_err(|_| GatewayError::NoToken)?,
         };
-        // All are compared, each in full, so that the time says nothing about them.
-        let mut is_known = subtle::Choice::from(0);
-        for (_, token) in &self.tokens {
-            is_known |= token.ct_eq(given.as_bytes());
-        }
-        is_known.into()
+        Ok(CheckedRequest {
+            client,
+            target: None,
+        })
     }
 
-    /// The client that sent a request, as operations know it: another name than that of the admin
-    /// API, which is empty.
-    pub(super) fn client(&self, headers: &HeaderMap) -> String {
-        let given = headers
-            .get(&TOKEN)
-            .map_or(&b""[..], |token| token.as_bytes());
-        let mut tokens = self.tokens.iter();
-        let known = tokens.find(|(_, token)| bool::from(token.ct_eq(given)));
-        format!("client:{}", known.map_or("", |(name, _)| name))
+    /// Checks a request that names its server itself, as those to a proxy do. `None` if that is this
+    /// gateway.
+    fn check_proxied<B>(
+        &self,
+        request: &Request<B>,
+    ) -> Result<Option<CheckedRequest>, GatewayError> {
+        if let Some(target) = ForwardTarget::of(request, &self.forward, &self.hosts)? {
+            // First, so that only clients learn which hosts are allowed.
+            let client = self.clients.find_proxied(request.headers());
+            let client = client.map_err(|_| GatewayError::NoProxyToken)?;
+            return match self.forward.allows(target.host()) {
+                true => Ok(Some(CheckedRequest {
+                    client,
+                    target: Some(Box::new(target)),
+                })),
+                false => Err(GatewayError::HostNotAllowed),
+            };
+        }
+        match request.uri().authority() {
+            Some(authority) if request.method() != Method::CONNECT => {
+                match (self.hosts.accepts(authority), request.version()) {
+                    (true, _) => Ok(None),
+                    // In HTTP/2 it is what `Host` is elsewhere.
+                    (false, Version::HTTP_2) => Err(GatewayError::WrongHost),
+                    (false, _) => Err(GatewayError::HostNotAllowed),
+                }
+            }
+            _ => Err(GatewayError::HostNotAllowed),
+        }
+    }
+
+    /// Counts a request of this client, unless it is one too many.
+    pub(super) fn count(
+        &self,
+        client: Option<ClientIndex>,
+        now: impl FnOnce() -> Timestamp,
+    ) -> Result<(), GatewayError> {
+        self.clients.count(client, now)
+    }
+
+    /// A client, as operations know it: another name than that of the admin API, which is empty.
+    pub(super) fn client_name(&self, client: Option<ClientIndex>) -> String {
+        format!("client:{}", self.clients.name(client))
     }
 }
-
-const TOKEN: HeaderName = HeaderName::from_static("tidegate-token");
 
 /// More than servers take.
 const MAX_HEADERS: usize = 100;

@@ -1,11 +1,11 @@
 //! Serves one request: reads its head, calls the pool, and responds.
 
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Poll, ready};
 
-use http::{Request, Response, StatusCode, Uri};
+use http::{HeaderValue, Request, Response, StatusCode, Uri};
 use hyper::body::Incoming;
 use tidegate::call::TrailStep;
 use tidegate::pool::Endpoint;
@@ -14,21 +14,34 @@ use tidegate::{Attempt, AttemptResult};
 use super::body::{ServedBody, discard};
 use super::connection::Serving;
 use super::cross_site::Source;
+use super::forward::{self, ProxiedRequest};
 use super::operation;
 use super::request::{Parsed, ParsedRequest, RareHeaders, parse};
-use super::response::Responder;
-use super::routes::Route;
-use super::upgrade;
+use super::response::{Responder, SentTo};
+use super::routes::{Route, Routes};
+use super::{tunnel, upgrade};
 use super::worker::Worker;
-use crate::exchange::{ReplayableBody, RequestBody, SendError, SendResult, Target, path};
+use crate::exchange::{
+    ReplayableBody, RequestBody, RequestBodyError, SendError, SendResult, Target, path,
+};
 use crate::state::UpstreamEndpoint;
 
-/// What an attempt at an endpoint came to, and at which.
+/// What an attempt at an endpoint, or another server, came to, and at which.
 #[derive(Debug)]
-pub(super) struct EndpointResponse {
-    pub(super) endpoint: Arc<Endpoint<UpstreamEndpoint>>,
+pub(super) struct EndpointResponse<E = Arc<Endpoint<UpstreamEndpoint>>> {
+    pub(super) endpoint: E,
     /// `None`: nothing was sent, because the path is too long behind the endpoint's own.
     pub(super) result: Option<SendResult>,
+}
+
+impl SentTo for Arc<Endpoint<UpstreamEndpoint>> {
+    fn header_value(&self) -> HeaderValue {
+        self.data().name.clone()
+    }
+
+    fn shared_name(&self) -> Arc<str> {
+        Endpoint::shared_name(self)
+    }
 }
 
 /// The body of a request, as it arrives.
@@ -79,6 +92,13 @@ pub(super) async fn handle(
             // Rare, so it need not make every request larger.
             Box::pin(upgrade::serve(worker, serving, request, body, responder)).await
         }
+        // Larger than a request of a pool. Responses of other servers stay as they are for pages, too.
+        Ok(Parsed::Proxied(request)) => {
+            return Box::pin(serve_proxied(
+                worker, &routes, serving, *request, body, is_coming, responder,
+            ))
+            .await;
+        }
         Ok(Parsed::Operation(method, lookup)) => {
             Box::pin(operation::show(worker, &method, lookup, responder)).await
         }
@@ -95,6 +115,28 @@ pub(super) async fn handle(
     response
 }
 
+/// Serves a request to a proxy.
+async fn serve_proxied(
+    worker: &Worker,
+    routes: &Routes,
+    serving: &Serving,
+    request: ProxiedRequest,
+    body: Incoming,
+    is_coming: bool,
+    responder: Responder<'_>,
+) -> Response<ServedBody> {
+    match request {
+        ProxiedRequest::Forward(request) => {
+            let body = ReplayableBody::new(body, routes.bounds());
+            let body = ArrivingBody { body, is_coming };
+            forward::serve(worker, routes, serving, request, body, responder).await
+        }
+        ProxiedRequest::Tunnel(request) => {
+            tunnel::serve(worker, routes, serving, request, responder).await
+        }
+    }
+}
+
 /// Calls the pool: waits at its gates, sends, and sends again where that is safe and useful.
 pub(super) async fn call(
     worker: &Worker,
@@ -104,7 +146,7 @@ pub(super) async fn call(
     mut responder: Responder<'_>,
 ) -> Response<ServedBody> {
     let route = &request.route;
-    responder.route = Some(Arc::clone(route));
+    responder.route = Some(Arc::clone(&route.label));
     if let Some(token) = &route.token {
         let clock = worker.state().clock();
         let asked = clock.now();
@@ -124,46 +166,70 @@ pub(super) async fn call(
         Some(token) => call.credential(token.refresh()),
         None => call,
     };
-    let mut has_arrived = !body.is_coming;
-    let ended = {
-        // Pinned at once: it is large, and would be copied.
-        let mut run = pin!(call.run(async |attempt, endpoint| {
-            // Of a body that is still to come, hyper reads only what is asked for, so it has not noticed.
-            if !body.body.has_arrived() && serving.client_has_left().await {
-                let result = Some(Err(SendError::request_body()));
-                return AttemptResult::unsent(EndpointResponse { endpoint, result });
-            }
-            send_to_endpoint(worker, request, &body.body, attempt, endpoint).await
-        }));
-        poll_fn(|context| {
-            if !has_arrived {
-                if let Err(error) = ready!(body.body.poll_arrival(context)) {
-                    return Poll::Ready(Err(error));
-                }
-                has_arrived = true;
-            }
-            if let Poll::Ready(ended) = run.as_mut().poll(context) {
-                return Poll::Ready(Ok(ended));
-            }
-            match body.is_coming {
-                true => body.body.poll_ahead(context).map(Err),
-                false => Poll::Pending,
-            }
-        })
-        .await
-    };
+    // Pinned at once: it is large, and would be copied.
+    let run = pin!(call.run(async |attempt, endpoint| {
+        // Of a body that is still to come, hyper reads only what is asked for, so it has not noticed.
+        if !body.body.has_arrived() && serving.client_has_left().await {
+            let result = Some(Err(SendError::request_body()));
+            return AttemptResult::unsent(EndpointResponse { endpoint, result });
+        }
+        send_to_endpoint(worker, request, &body.body, attempt, endpoint).await
+    }));
+    let ended = while_arriving(&body, run).await;
     let response = match ended {
         Ok(ended) => {
             let is_counted = request.cost.is_some() && !request.is_upgrade;
             responder.respond(ended, &body.body, is_counted)
         }
-        Err(error) if has_arrived => responder.refuse_waiting(&error.into()),
-        Err(error) => responder.refuse(&error.into()),
+        Err(failure) => failure.refuse(responder),
     };
     if let (true, Some(unread)) = (body.is_coming, body.body.into_unread()) {
         discard(unread);
     }
     response
+}
+
+/// A body that ended its request.
+pub(super) struct BodyFailure {
+    error: RequestBodyError,
+    /// Enough of it had come for the request to be sent.
+    has_arrived: bool,
+}
+
+impl BodyFailure {
+    pub(super) fn refuse(self, responder: Responder<'_>) -> Response<ServedBody> {
+        match self.has_arrived {
+            true => responder.refuse_waiting(&self.error.into()),
+            false => responder.refuse(&self.error.into()),
+        }
+    }
+}
+
+/// Runs a call when enough of its request's body has arrived, and reads ahead meanwhile.
+pub(super) fn while_arriving<T>(
+    body: &ArrivingBody,
+    mut run: Pin<&mut impl Future<Output = T>>,
+) -> impl Future<Output = Result<T, BodyFailure>> {
+    let mut has_arrived = !body.is_coming;
+    poll_fn(move |context| {
+        let failure = |error, has_arrived| BodyFailure { error, has_arrived };
+        if !has_arrived {
+            if let Err(error) = ready!(body.body.poll_arrival(context)) {
+                return Poll::Ready(Err(failure(error, false)));
+            }
+            has_arrived = true;
+        }
+        if let Poll::Ready(ended) = run.as_mut().poll(context) {
+            return Poll::Ready(Ok(ended));
+        }
+        match body.is_coming {
+            true => {
+                let ahead = body.body.poll_ahead(context);
+                ahead.map(|error| Err(failure(error, true)))
+            }
+            false => Poll::Pending,
+        }
+    })
 }
 
 /// Makes one attempt at one endpoint.
@@ -218,7 +284,7 @@ async fn send_to_endpoint(
 
 /// Would it come to the same if it were sent there again? An invalid certificate stays invalid, and an
 /// endpoint that leads in a circle leads there again.
-fn is_permanent(result: &SendResult) -> bool {
+pub(super) fn is_permanent(result: &SendResult) -> bool {
     match result {
         Ok(response) => response.status() == StatusCode::LOOP_DETECTED,
         Err(error) => error.is_permanent,

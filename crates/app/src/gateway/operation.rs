@@ -1,6 +1,8 @@
 //! `Prefer: respond-async`: a request becomes an operation. Its client reads the operation's state,
 //! and the upstream's response when it has come, at the `Location` of the response.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HOST, LOCATION, RETRY_AFTER, TE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
@@ -53,7 +55,7 @@ pub(super) async fn accept(
     body: Incoming,
     mut responder: Responder<'_>,
 ) -> Response<ServedBody> {
-    responder.route = Some(request.route.clone());
+    responder.route = Some(Arc::clone(&request.route.label));
     match store(worker, request, client, body).await {
         Ok(operation) => {
             let mut response = state_response(StatusCode::ACCEPTED, &operation);

@@ -12,6 +12,7 @@ use policy::item::ItemKind;
 use super::connection::Serving;
 use super::cross_site::{Source, is_preflight, preflight_headers};
 use super::error::GatewayError;
+use super::forward::{self, ProxiedRequest};
 use super::headers;
 use super::operation::{self, OperationLookup};
 use super::routes::{Route, Routes};
@@ -51,6 +52,10 @@ impl ParsedRequest {
 pub(super) struct RequestHeaders(Mutex<HeaderMap>);
 
 impl RequestHeaders {
+    pub(super) fn new(headers: HeaderMap) -> Self {
+        Self(Mutex::new(headers))
+    }
+
     /// The headers for one attempt. The first gets the map that hyper made, because that one has
     /// room for more: hyper reads the response into it as well, and a copy would grow several times.
     pub(super) fn for_attempt(&self) -> HeaderMap {
@@ -108,6 +113,8 @@ pub(super) enum Parsed {
     Request(ParsedRequest),
     /// The same, with another protocol afterwards.
     Upgrade(Box<UpgradeRequest>),
+    /// Something of another server, in forward mode.
+    Proxied(Box<ProxiedRequest>),
     /// The state of an operation, with this method.
     Operation(Method, OperationLookup),
     /// Whether a web page may send a request; with the headers of the response.
@@ -127,7 +134,14 @@ pub(super) fn parse<B>(
     if serving.has_conflicting_framing() {
         return Err(GatewayError::BadRequest);
     }
-    routes.guard().check(request, source)?;
+    let checked = routes.guard().check(request, source)?;
+    if let Some(target) = checked.target {
+        if shared.is_draining() {
+            return Err(GatewayError::Draining);
+        }
+        let parsed = forward::parse(shared, routes, *target, checked.client, rare, request)?;
+        return Ok(Parsed::Proxied(Box::new(parsed)));
+    }
     if is_preflight(request) {
         return Ok(Parsed::Preflight(preflight_headers(request.headers())));
     }
@@ -140,49 +154,27 @@ pub(super) fn parse<B>(
     if let Some(id) = path.strip_prefix(operation::PREFIX) {
         let lookup = OperationLookup {
             id: id.into(),
-            client: routes.guard().client(request.headers()),
+            client: routes.guard().client_name(checked.client),
         };
         return Ok(Parsed::Operation(request.method().clone(), lookup));
     }
     let split = path::split(path).ok_or_else(|| no_route(routes))?;
     let route = routes.route(split.pool).ok_or_else(|| no_route(routes))?;
-    let max_wait = match rare.max_wait || rare.prefer {
-        true => max_wait(request.headers())?,
-        false => None,
-    };
-    let cost = match rare.cost {
-        true => Some(cost(request.headers())?),
-        false => None,
-    };
-    if rare.via && shared.has_passed(request.headers()) {
-        return Err(GatewayError::LoopDetected);
-    }
-    if let Some(most) = routes.bounds().most
-        && declared_length(request.headers()).is_some_and(|length| length > most)
-    {
-        return Err(GatewayError::BodyTooLarge);
-    }
+    let terms = RequestTerms::read(shared, routes, rare, request)?;
+    let guard = routes.guard();
+    guard.count(checked.client, || shared.state.clock().now())?;
     let pool_length = path.len() - split.rest.len();
     let path = sent_path.clone();
     let is_operation = rare.prefer && operation::is_wanted(request.headers());
-    let operation_of = is_operation.then(|| routes.guard().client(request.headers()));
+    let operation_of = is_operation.then(|| guard.client_name(checked.client));
     let protocols = match rare.upgrade && !is_operation {
         true => upgrade::requested_protocols(request),
         false => None,
     };
     let mut headers = mem::take(request.headers_mut());
-    let key = || headers.get(&IDEMPOTENCY_KEY);
-    let kind = ItemKind {
-        has_idempotency_key: rare.idempotency_key && key().is_some_and(|key| !key.is_empty()),
-        retry_unsafe: route.retry_unsafe,
-        expires_after: Some(max_wait.unwrap_or(route.max_wait).max(MIN_WAIT)),
-        ..ItemKind::of(request.method().as_str())
-    };
-    headers::clean_request(&mut headers);
-    if request.version() == Version::HTTP_2 {
-        headers::join_cookies(&mut headers);
-    }
-    headers.append(header::VIA, shared.via().clone());
+    let wait = terms.max_wait.unwrap_or(route.max_wait);
+    let kind = item_kind(request.method(), &headers, rare, route.retry_unsafe, wait);
+    pass_headers(shared, request.version(), &mut headers);
     let is_upgrade = protocols.is_some();
     if let Some(protocols) = protocols {
         upgrade::add_headers(&mut headers, protocols);
@@ -192,9 +184,9 @@ pub(super) fn parse<B>(
         method: request.method().clone(),
         path,
         pool_length,
-        headers: RequestHeaders(Mutex::new(headers)),
+        headers: RequestHeaders::new(headers),
         kind,
-        cost,
+        cost: terms.cost,
         operation_of,
         is_upgrade,
     };
@@ -202,6 +194,66 @@ pub(super) fn parse<B>(
         true => Parsed::Upgrade(UpgradeRequest::new(parsed, request)),
         false => Parsed::Request(parsed),
     })
+}
+
+/// What a head asks of the gateway, for requests of every kind.
+pub(super) struct RequestTerms {
+    pub(super) max_wait: Option<Duration>,
+    pub(super) cost: Option<u32>,
+}
+
+impl RequestTerms {
+    /// Reads them, and refuses what has passed this gateway before or is too long.
+    pub(super) fn read<B>(
+        shared: &SharedGateway,
+        routes: &Routes,
+        rare: RareHeaders,
+        request: &Request<B>,
+    ) -> Result<Self, GatewayError> {
+        let max_wait = match rare.max_wait || rare.prefer {
+            true => max_wait(request.headers())?,
+            false => None,
+        };
+        let cost = match rare.cost {
+            true => Some(cost(request.headers())?),
+            false => None,
+        };
+        if rare.via && shared.has_passed(request.headers()) {
+            return Err(GatewayError::LoopDetected);
+        }
+        if let Some(most) = routes.bounds().most
+            && declared_length(request.headers()).is_some_and(|length| length > most)
+        {
+            return Err(GatewayError::BodyTooLarge);
+        }
+        Ok(Self { max_wait, cost })
+    }
+}
+
+/// Whether a request may be sent again, and how long it may `wait`.
+pub(super) fn item_kind(
+    method: &Method,
+    headers: &HeaderMap,
+    rare: RareHeaders,
+    retry_unsafe: bool,
+    wait: Duration,
+) -> ItemKind {
+    let key = || headers.get(&IDEMPOTENCY_KEY);
+    ItemKind {
+        has_idempotency_key: rare.idempotency_key && key().is_some_and(|key| !key.is_empty()),
+        retry_unsafe,
+        expires_after: Some(wait.max(MIN_WAIT)),
+        ..ItemKind::of(method.as_str())
+    }
+}
+
+/// Makes the headers of a request those that are passed on.
+pub(super) fn pass_headers(shared: &SharedGateway, version: Version, headers: &mut HeaderMap) {
+    headers::clean_request(headers);
+    if version == Version::HTTP_2 {
+        headers::join_cookies(headers);
+    }
+    headers.append(header::VIA, shared.via().clone());
 }
 
 /// A request that does not want to wait still has the time that asking a gate takes.

@@ -11,21 +11,20 @@ use policy::gate::Reason;
 use policy::item::TerminalReason;
 use policy::time::Timestamp;
 use tidegate::call::{CallDecision, Trail, TrailStep};
-use tidegate::pool::Endpoint;
-use tidegate::{CallError, CallResult, RefusalReason};
+use tidegate::{CallError, CallResult, InFlight, RefusalReason};
 
 use super::body::ServedBody;
 use super::error::GatewayError;
 use super::handle::EndpointResponse;
 use super::headers;
 use super::request::RareHeaders;
-use super::routes::Route;
+use super::routes::RouteLabel;
 use super::trails::{RequestId, RequestTrail};
+use super::tunnel::TunnelResponse;
 use super::worker::Worker;
-use crate::exchange::{ReplayableBody, RequestBodyError, SendErrorKind};
+use crate::exchange::{ReplayableBody, RequestBodyError, SendError, SendErrorKind, Tunnel};
 use crate::log::{ItemId, Level, RequestEnd, Retry};
 use crate::metrics::{Metrics, RequestOutcome};
-use crate::state::UpstreamEndpoint;
 
 /// Responds to one request, and records how it ended: in metrics, the log and its trail.
 pub(super) struct Responder<'a> {
@@ -38,7 +37,7 @@ pub(super) struct Responder<'a> {
     sent: AtomicU32,
     /// How long it waited for its credential.
     pub(super) waited_before_call: Duration,
-    pub(super) route: Option<Arc<Route>>,
+    pub(super) route: Option<Arc<RouteLabel>>,
     is_recorded: bool,
 }
 
@@ -57,26 +56,38 @@ impl CallSummary {
     }
 }
 
-/// The error of a call that ended without a response to pass on.
-fn call_error(
-    last: Option<&EndpointResponse>,
+/// What a request was sent to, as its response and its trail name it.
+pub(super) trait SentTo {
+    /// Its name as a header's value.
+    fn header_value(&self) -> HeaderValue;
+    /// Its name.
+    fn shared_name(&self) -> Arc<str>;
+}
+
+/// The end of a call, taken apart.
+struct EndedCall<T> {
+    last: Option<T>,
+    /// `None`: it succeeded.
     reason: Option<TerminalReason>,
-    body: &ReplayableBody,
+    summary: CallSummary,
+    in_flight: Option<InFlight>,
+}
+
+/// The error of a call that ended without a response to pass on. `failed`: its last attempt.
+fn call_error(
+    failed: Option<&SendError>,
+    reason: Option<TerminalReason>,
+    body_error: Option<RequestBodyError>,
     trail: &Trail,
     now: Timestamp,
 ) -> GatewayError {
-    let failed = match last.map(|last| &last.result) {
-        Some(None) => return GatewayError::HeadersTooLarge,
-        Some(Some(Err(error))) => Some(error),
-        Some(Some(Ok(_))) | None => None,
-    };
     if let Some(error) = failed {
         match error.kind {
             SendErrorKind::NotAllowed { .. } => return GatewayError::AddressNotAllowed,
             SendErrorKind::NoDescriptors => return GatewayError::NoDescriptors,
             SendErrorKind::NoStream => return GatewayError::InFlight,
             SendErrorKind::RequestBody => {
-                let error = body.error().map(GatewayError::from);
+                let error = body_error.map(GatewayError::from);
                 return error.unwrap_or(GatewayError::BodyIncomplete);
             }
             SendErrorKind::Failed { .. } => {}
@@ -224,7 +235,7 @@ impl<'a> Responder<'a> {
         let route = self.route.as_ref();
         log.retry_scheduled(&Retry {
             item: ItemId::Request(&self.id.to_string()),
-            key: route.map_or("", |route| &route.name),
+            key: route.map_or("", |route| &route.key),
             attempt: self.sent.load(Ordering::Relaxed),
             delay: *delay,
             reason: *reason,
@@ -234,12 +245,69 @@ impl<'a> Responder<'a> {
 
     /// Responds with what the call came to: the upstream's response, or an error. With `counted`, the
     /// usage that the body names corrects the request's cost.
-    pub(super) fn respond(
+    pub(super) fn respond<E: SentTo>(
         mut self,
-        ended: Result<CallResult<EndpointResponse>, CallError<EndpointResponse>>,
+        ended: Result<CallResult<EndpointResponse<E>>, CallError<EndpointResponse<E>>>,
         body: &ReplayableBody,
         counted: bool,
     ) -> Response<ServedBody> {
+        let ended = self.take_apart(ended);
+        let (reason, summary) = (ended.reason, ended.summary);
+        match ended.last {
+            Some(EndpointResponse {
+                endpoint,
+                result: Some(Ok(response)),
+            }) => {
+                // A compressed body tells nothing.
+                let counted = counted && !response.headers().contains_key(CONTENT_ENCODING);
+                let in_flight = ended.in_flight;
+                let response = (*response).map(|body| ServedBody::passed(body, in_flight, counted));
+                self.pass(response, &endpoint, reason, summary)
+            }
+            last => {
+                let failed = last.as_ref().map(|last| &last.result);
+                let error = match failed {
+                    Some(None) => GatewayError::HeadersTooLarge,
+                    failed => {
+                        let failed = failed.and_then(|failed| failed.as_ref()?.as_ref().err());
+                        call_error(failed, reason, body.error(), &summary.trail, self.now())
+                    }
+                };
+                let endpoint = last.map(|last| last.endpoint.header_value());
+                self.refuse_after(&error, endpoint, summary)
+            }
+        }
+    }
+
+    /// Responds to a `CONNECT`. Returns the tunnel too, if it is open.
+    pub(super) fn respond_to_connect(
+        mut self,
+        ended: Result<CallResult<TunnelResponse>, CallError<TunnelResponse>>,
+    ) -> (Response<ServedBody>, Option<(Tunnel, Option<InFlight>)>) {
+        let ended = self.take_apart(ended);
+        let (reason, summary) = (ended.reason, ended.summary);
+        match ended.last {
+            Some(TunnelResponse {
+                host,
+                result: Ok(tunnel),
+            }) => {
+                let mut response = Response::new(ServedBody::Made(None));
+                let name = Some(host.header_value());
+                add_headers(response.headers_mut(), self.id, &summary, name);
+                let (status, name) = (response.status(), Some(host.shared_name()));
+                self.record(status, name, RequestOutcome::Success, summary);
+                (response, Some((tunnel, ended.in_flight)))
+            }
+            last => {
+                let failed = last.as_ref().and_then(|last| last.result.as_ref().err());
+                let error = call_error(failed, reason, None, &summary.trail, self.now());
+                let name = last.map(|last| last.host.header_value());
+                (self.refuse_after(&error, name, summary), None)
+            }
+        }
+    }
+
+    fn take_apart<T>(&self, ended: Result<CallResult<T>, CallError<T>>) -> EndedCall<T> {
         let (last, reason, sent, trail, in_flight) = match ended {
             Ok(CallResult {
                 value,
@@ -262,21 +330,11 @@ impl<'a> Responder<'a> {
             waited: self.waited_before_call,
             trail,
         };
-        match last {
-            Some(EndpointResponse {
-                endpoint,
-                result: Some(Ok(response)),
-            }) => {
-                // A compressed body tells nothing.
-                let counted = counted && !response.headers().contains_key(CONTENT_ENCODING);
-                let response = (*response).map(|body| ServedBody::passed(body, in_flight, counted));
-                self.pass(response, &endpoint, reason, summary)
-            }
-            last => {
-                let error = call_error(last.as_ref(), reason, body, &summary.trail, self.now());
-                let endpoint = last.map(|last| last.endpoint.data().name.clone());
-                self.refuse_after(&error, endpoint, summary)
-            }
+        EndedCall {
+            last,
+            reason,
+            summary,
+            in_flight,
         }
     }
 
@@ -336,13 +394,13 @@ impl<'a> Responder<'a> {
     fn pass(
         &mut self,
         mut response: Response<ServedBody>,
-        endpoint: &Endpoint<UpstreamEndpoint>,
+        endpoint: &impl SentTo,
         reason: Option<TerminalReason>,
         summary: CallSummary,
     ) -> Response<ServedBody> {
         *response.version_mut() = http::Version::HTTP_11;
         headers::clean_response(response.headers_mut());
-        let name = endpoint.data().name.clone();
+        let name = endpoint.header_value();
         add_headers(response.headers_mut(), self.id, &summary, Some(name));
         let outcome = reason.map_or(RequestOutcome::Success, RequestOutcome::from);
         self.record(
@@ -368,7 +426,7 @@ impl<'a> Responder<'a> {
 
     fn count(
         &self,
-        route: Option<&Route>,
+        route: Option<&RouteLabel>,
         status: StatusCode,
         outcome: RequestOutcome,
         summary: &CallSummary,

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use policy::backoff::BackoffSettings;
 
+use super::forward::ForwardRoute;
 use super::guard::Guard;
 use crate::exchange::{BodyBounds, Exchange};
 use crate::metrics::{Metrics, RouteMetrics};
@@ -21,6 +22,26 @@ pub struct Routes {
     routes: BTreeMap<Box<str>, Arc<Route>>,
     bounds: BodyBounds,
     guard: Guard,
+    /// `None`: forward mode is off.
+    forward: Option<ForwardRoute>,
+}
+
+/// How a route is called in metrics, logs and trails, and where its requests are counted.
+#[derive(Debug)]
+pub struct RouteLabel {
+    /// The name of its pool, or of a mode.
+    pub name: Arc<str>,
+    /// What retries are logged with: the pool, or a host.
+    pub key: Arc<str>,
+    /// How its requests end.
+    pub metrics: Arc<RouteMetrics>,
+}
+
+impl RouteLabel {
+    pub(super) fn new(name: &str, key: Arc<str>, metrics: Arc<RouteMetrics>) -> Arc<Self> {
+        let name = name.into();
+        Arc::new(Self { name, key, metrics })
+    }
 }
 
 /// A pool, and how requests to it are treated.
@@ -38,8 +59,8 @@ pub struct Route {
     pub max_wait: Duration,
     /// The token of its requests, refreshed when a server does not accept it.
     pub token: Option<Arc<AccessToken>>,
-    /// How its requests end.
-    pub metrics: Arc<RouteMetrics>,
+    /// Its name elsewhere, and how its requests end.
+    pub label: Arc<RouteLabel>,
     /// What makes its attempts, with the timeouts of the pool.
     pub exchange: Exchange,
     /// What bounds the body of a request to it.
@@ -47,13 +68,17 @@ pub struct Route {
 }
 
 impl Routes {
-    /// A route for every pool of the configuration, for a gateway that listens on `address`.
+    /// A route for every pool of the configuration, for a gateway that listens on `address`. What
+    /// clients have sent under those `before` still counts.
     pub(super) fn new(
         configuration: Arc<Configuration>,
         metrics: &Metrics,
         address: SocketAddr,
+        before: Option<&Self>,
     ) -> Self {
-        let guard = Guard::new(configuration.settings(), address);
+        let settings = configuration.settings();
+        let guard = Guard::new(settings, address, before.map(|before| &before.guard));
+        let forward = ForwardRoute::new(settings, metrics);
         let http = &configuration.settings().http;
         let bounds = BodyBounds {
             most: match http.max_body {
@@ -72,6 +97,7 @@ impl Routes {
             routes: routes.collect(),
             bounds,
             guard,
+            forward,
             configuration,
         }
     }
@@ -94,6 +120,11 @@ impl Routes {
     /// What makes their attempts.
     pub fn exchange(&self) -> &Exchange {
         self.configuration.exchange()
+    }
+
+    /// How requests of forward mode are treated, if it is on.
+    pub(super) fn forward(&self) -> Option<&ForwardRoute> {
+        self.forward.as_ref()
     }
 
     /// Decides which requests are served.
@@ -124,13 +155,15 @@ impl Route {
         };
         let credential = configured.credential.as_ref();
         let exchange = configuration.exchange_of(name).clone();
+        let shared_name: Arc<str> = name.into();
         Some(Self {
             bounds: BodyBounds {
                 idle: exchange.timeouts().idle,
                 ..bounds
             },
             exchange,
-            name: name.into(),
+            label: RouteLabel::new(name, Arc::clone(&shared_name), metrics.route(name)),
+            name: shared_name,
             pool: Arc::clone(pool),
             backoff: settings.backoffs[&configured.backoff]
                 .clone()
@@ -138,7 +171,6 @@ impl Route {
             retry_unsafe: configured.retry_unsafe,
             max_wait: gate.gate.max_wait(),
             token: credential.and_then(|name| configuration.credential(name).cloned()),
-            metrics: metrics.route(name),
         })
     }
 }

@@ -33,13 +33,10 @@ const NO_DESCRIPTORS_INTERVAL: u64 = 10;
 impl SharedGateway {
     pub(super) fn new(state: Arc<State>, address: SocketAddr) -> Self {
         let core = state.core();
-        let routes = Routes::new(state.configuration(), core.metrics(), address);
+        let routes = Routes::new(state.configuration(), core.metrics(), address, None);
         let trails = RequestTrails::new(core.workers(), routes.settings().trails.keep);
-        // Identifies this process to itself.
-        let id = trails.process();
-        let via = HeaderValue::try_from(format!("1.1 tidegate-{id:08x}"));
         Self {
-            via: via.expect("made of letters and digits"),
+            via: routes.exchange().via().clone(),
             is_draining: AtomicBool::new(false),
             no_descriptors_logged: AtomicU64::new(0),
             no_route: core.metrics().route(Metrics::NO_ROUTE),
@@ -52,7 +49,8 @@ impl SharedGateway {
     /// Serves what is configured now.
     pub(super) fn reload(&self, address: SocketAddr) {
         let metrics = self.state.core().metrics();
-        let routes = Routes::new(self.state.configuration(), metrics, address);
+        let configuration = self.state.configuration();
+        let routes = Routes::new(configuration, metrics, address, Some(&self.routes()));
         self.routes.store(Arc::new(routes));
     }
 

@@ -64,6 +64,12 @@ impl Worker {
         self.shared.trails().new_id(self.number)
     }
 
+    /// Counts a connection of a client that goes on without hyper.
+    pub(super) fn hold_connection(&self) -> OpenConnection {
+        self.open.fetch_add(1, Ordering::Relaxed);
+        OpenConnection(Arc::clone(&self.open))
+    }
+
     /// Serves connections until the listener stops and all of them are closed.
     pub(super) async fn run(
         self: Arc<Self>,

@@ -71,6 +71,8 @@ outcomes! {
     Draining = "draining",
     /// It has no client token, or a wrong one.
     NoToken = "no_token",
+    /// Its client has sent as much as it may.
+    ClientLimit = "client_limit",
     /// Requests to its host are not allowed.
     HostNotAllowed = "host_not_allowed",
     /// Its host has an address that must not be dialled.

@@ -13,9 +13,6 @@ use super::sections::ROOT;
 /// Sections and settings, with capitals for what people name themselves.
 const UNSUPPORTED: &[&str] = &[
     "server.access_log",
-    "forward",
-    "network.proxy",
-    "client.NAME.limits",
     "telemetry",
 ];
 

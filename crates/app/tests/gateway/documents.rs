@@ -25,6 +25,10 @@ fn all() -> Vec<GatewayError> {
         GatewayError::Deadline,
         GatewayError::Unreachable(String::new()),
         GatewayError::NoToken,
+        GatewayError::NoProxyToken,
+        GatewayError::ClientLimit {
+            wait: Duration::from_secs(7),
+        },
         GatewayError::HostNotAllowed,
         GatewayError::AddressNotAllowed,
         GatewayError::CrossSite,
@@ -57,6 +61,8 @@ fn all() -> Vec<GatewayError> {
             | GatewayError::Deadline
             | GatewayError::Unreachable(_)
             | GatewayError::NoToken
+            | GatewayError::NoProxyToken
+            | GatewayError::ClientLimit { .. }
             | GatewayError::HostNotAllowed
             | GatewayError::AddressNotAllowed
             | GatewayError::CrossSite

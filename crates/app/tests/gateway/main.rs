@@ -10,9 +10,11 @@
 
 mod bodies;
 mod certificates;
+mod client_limits;
 mod costs;
 mod cross_site;
 mod documents;
+mod forward;
 mod frames;
 mod headers;
 mod hostile;
@@ -31,7 +33,9 @@ mod support;
 mod timeouts;
 mod tls;
 mod transports;
+mod tunnels;
 mod upgrades;
+mod upstream_proxy;
 mod waiting;
 #[path = "../wire/mod.rs"]
 mod wire;

@@ -123,7 +123,8 @@ fn read(settings: &str) -> Settings {
     Settings::load(&sources, &Variables).unwrap_or_else(|problems| panic!("{problems:#?}"))
 }
 
-/// Secrets are not written into settings: `env:NAME` is `value-of-NAME` here.
+/// Secrets are not written into settings: `env:NAME` is `value-of-NAME` here, and `env:PROXY_3128` is
+/// a proxy at that port, with credentials.
 struct Variables;
 
 impl Environment for Variables {
@@ -136,7 +137,10 @@ impl Environment for Variables {
     }
 
     fn variable(&self, name: &str) -> Option<String> {
-        Some(format!("value-of-{name}"))
+        Some(match name.strip_prefix("PROXY_") {
+            Some(port) => format!("http://user:pass@127.0.0.1:{port}"),
+            None => format!("value-of-{name}"),
+        })
     }
 }
 

@@ -43,9 +43,12 @@ pub(crate) fn trusting(name: &str, test: impl FnOnce(&Path)) {
 
 const FOLDER: &str = "GATEWAY_TEST_FOLDER";
 
-/// Writes a certificate of `localhost` and its key under this name, and gives it as text.
+/// The second is reached through a proxy only, which resolves it.
+const NAMES: [&str; 2] = ["localhost", "upstream.test"];
+
+/// Writes a certificate of both names and its key under this name, and gives it as text.
 fn certify(folder: &Path, name: &str) -> String {
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let made = rcgen::generate_simple_self_signed(NAMES.map(str::to_owned)).unwrap();
     std::fs::write(folder.join(format!("{name}.der")), made.cert.der()).unwrap();
     let key = made.signing_key.serialize_der();
     std::fs::write(folder.join(format!("{name}.key")), key).unwrap();
@@ -96,7 +99,7 @@ where
 }
 
 /// An ordinary server: says which HTTP it was spoken to, and how long the body was.
-async fn ordinary(_: usize, stream: TlsStream<TcpStream>) {
+pub(crate) async fn ordinary(_: usize, stream: TlsStream<TcpStream>) {
     let service = service_fn(|request: http::Request<Incoming>| async move {
         let (head, body) = request.into_parts();
         let length = body.collect().await.map_or(0, |body| body.to_bytes().len());
