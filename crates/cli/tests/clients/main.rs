@@ -1,6 +1,7 @@
-//! Clients of other projects, through the gateway: curl, OpenSSL, Python's requests, OpenAI's library, Node's
-//! fetch; schemathesis over the admin API; and programs that `tidegate run` runs: curl, Wget, git and
-//! yt-dlp, against a server that answers as a test says.
+//! Clients of other projects, through the gateway: curl, OpenSSL, Python's requests, OpenAI's library,
+//! Node's fetch; some of them, git, pip and apt with the gateway as their proxy; schemathesis over the admin
+//! API; and programs that `tidegate run` runs: curl, Wget, git and yt-dlp, against a server that answers
+//! as a test says.
 //!
 //! Every test of the gateway runs the real binary twice, as a mock and as a server, on free ports and
 //! with a folder of its own, and stops both with SIGTERM. Scripts beside this file check, in the client's language,
@@ -15,6 +16,7 @@
 mod access;
 mod client;
 mod curl;
+mod forward;
 mod node;
 mod openai;
 mod operations;

@@ -57,8 +57,6 @@ fn check_prints_the_worst_case_of_valid_settings() {
     estimate       all delays before jitter and maximum, the one after the last send included
     amplification  sends per request within the retry budget, and what its minimum allows
     bounded by     what ends a wait that the server names (Retry-After): it uses no attempt up
-
-    warning: `forward` has no effect: this build does not act on it
     ");
 }
 
