@@ -103,7 +103,7 @@ macro_rules! families {
 families! {
     REQUESTS: Counter "tidegate_requests_total" ["route", "outcome"]
         "Requests of the data plane that have ended"
-        "Responses made by Tidegate itself count too, with their reason as `outcome`. A path without a route is `_none`.";
+        "Responses made by Tidegate itself count too, with their reason as `outcome`. A path without a route is `_none`, forward mode `_forward`, its tunnels `_connect`.";
     ATTEMPTS: Counter "tidegate_attempts_total" ["key", "verdict"]
         "Attempts, each a request sent upstream"
         "`verdict` is `none` for a response that has none, such as a 1xx.";

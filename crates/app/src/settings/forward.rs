@@ -184,8 +184,8 @@ mod tests {
             "a.*.com",
             "10.1.2.3/8",
             "http://a",
-            "a:80",
-            ".a:80",
+            "a:8080",
+            ".a:8080",
             "*.*",
         ] {
             assert!(bad.parse::<DeniedHost>().is_err(), "{bad}");

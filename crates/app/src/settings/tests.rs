@@ -295,13 +295,13 @@ fn reports_every_problem_in_one_run() {
 fn reports_denied_hosts_and_proxies_without_showing_passwords() {
     assert_snapshot!(problems("
         [forward]
-        deny = ['10.1.2.3/8', 'a.*.com', '.example.com:80']
+        deny = ['10.1.2.3/8', 'a.*.com', '.example.com:8080']
         [network]
         proxy = 'http://user:SECRET@proxy.example.com'
     "), @r#"
     t.toml:3:17: `forward.deny[0]` is `10.1.2.3/8`, expected a network whose address ends with zeros, such as `10.1.0.0/16`
     t.toml:3:31: `forward.deny[1]` is `a.*.com`, expected a host such as `api.example.com`, `.example.com`, a network such as `10.0.0.0/8`, or `*`
-    t.toml:3:42: `forward.deny[2]` is `.example.com:80`, expected a host such as `api.example.com`, `.example.com`, a network such as `10.0.0.0/8`, or `*`
+    t.toml:3:42: `forward.deny[2]` is `.example.com:8080`, expected a host such as `api.example.com`, `.example.com`, a network such as `10.0.0.0/8`, or `*`
     t.toml:5:17: `network.proxy`: a password must not be written out, expected `env:NAME` or `file:PATH`
     "#);
     assert_snapshot!(problems("[network]\nproxy = 'https://proxy.example.com'"), @"t.toml:2:9: `network.proxy`: is no address of a proxy, expected a URL that begins with `http://`: the connection to the proxy has no TLS");
