@@ -304,7 +304,7 @@ fn reports_denied_hosts_and_proxies_without_showing_passwords() {
     t.toml:3:42: `forward.deny[2]` is `.example.com:8080`, expected a host such as `api.example.com`, `.example.com`, a network such as `10.0.0.0/8`, or `*`
     t.toml:5:17: `network.proxy`: a password must not be written out, expected `env:NAME` or `file:PATH`
     "#);
-    assert_snapshot!(problems("[network]\nproxy = 'https://proxy.example.com'"), @"t.toml:2:9: `network.proxy`: is no address of a proxy, expected a URL that begins with `http://`: the connection to the proxy has no TLS");
+    assert_snapshot!(problems("[network]\nproxy = 'https://proxy.example.com'"), @"t.toml:2:9: `network.proxy` is no address of a proxy, expected a URL that begins with `http://`: the connection to the proxy has no TLS");
 }
 
 #[test]
