@@ -19,8 +19,8 @@ use super::operation;
 use super::request::{Parsed, ParsedRequest, RareHeaders, parse};
 use super::response::{Responder, SentTo};
 use super::routes::{Route, Routes};
-use super::{tunnel, upgrade};
 use super::worker::Worker;
+use super::{tunnel, upgrade};
 use crate::exchange::{
     ReplayableBody, RequestBody, RequestBodyError, SendError, SendResult, Target, path,
 };
@@ -166,16 +166,18 @@ pub(super) async fn call(
         Some(token) => call.credential(token.refresh()),
         None => call,
     };
-    // Pinned at once: it is large, and would be copied.
-    let run = pin!(call.run(async |attempt, endpoint| {
-        // Of a body that is still to come, hyper reads only what is asked for, so it has not noticed.
-        if !body.body.has_arrived() && serving.client_has_left().await {
-            let result = Some(Err(SendError::request_body()));
-            return AttemptResult::unsent(EndpointResponse { endpoint, result });
-        }
-        send_to_endpoint(worker, request, &body.body, attempt, endpoint).await
-    }));
-    let ended = while_arriving(&body, run).await;
+    let ended = {
+        // Pinned at once: it is large, and would be copied.
+        let run = pin!(call.run(async |attempt, endpoint| {
+            // Of a body that is still to come, hyper reads only what is asked for, so it has not noticed.
+            if !body.body.has_arrived() && serving.client_has_left().await {
+                let result = Some(Err(SendError::request_body()));
+                return AttemptResult::unsent(EndpointResponse { endpoint, result });
+            }
+            send_to_endpoint(worker, request, &body.body, attempt, endpoint).await
+        }));
+        while_arriving(&body, run).await
+    };
     let response = match ended {
         Ok(ended) => {
             let is_counted = request.cost.is_some() && !request.is_upgrade;
