@@ -19,7 +19,8 @@ pub(crate) use events::{disabled_text, millis, unix_millis};
 
 use crate::descriptors::{self, Descriptors};
 use crate::log::{Log, Logs};
-use crate::metrics::{GateCollector, LogCollector, Metrics};
+use crate::metrics::{GateCollector, LogCollector, Metrics, ObserverCollector};
+use crate::observe::Observers;
 use crate::settings::Settings;
 use crate::upstream::Upstream;
 
@@ -32,6 +33,7 @@ pub struct Core {
     descriptors: Arc<Descriptors>,
     metrics: Metrics,
     log: Log,
+    observers: Arc<Observers>,
     workers: usize,
     job_slots: usize,
 }
@@ -51,14 +53,17 @@ impl Core {
         let descriptors = Arc::new(Descriptors::new(descriptors::limit()));
         metrics.register(GateCollector::new(limiter.clone()));
         metrics.register(LogCollector::new(log.clone()));
+        let observers = Arc::new(Observers::new(limiter.clock().clone(), log.clone()));
+        metrics.register(ObserverCollector::new(Arc::clone(&observers)));
         Arc::new(Self {
             limiter,
             events,
-            // One more for operations, and one for each job that runs.
-            upstream: Upstream::new(workers + 1 + job_slots, Arc::clone(&descriptors)),
+            // One more for operations, one for each job that runs, and one for telemetry.
+            upstream: Upstream::new(workers + 2 + job_slots, Arc::clone(&descriptors)),
             descriptors,
             metrics,
             log,
+            observers,
             workers,
             job_slots,
         })
@@ -106,6 +111,11 @@ impl Core {
         &self.log
     }
 
+    /// What is recorded of requests.
+    pub fn observers(&self) -> &Arc<Observers> {
+        &self.observers
+    }
+
     /// Logs holds and breakers from now on, for commands without a server.
     pub fn log_gates(&self) {
         self.events.add(Arc::new(GateLogger(self.log.clone())));
@@ -129,6 +139,11 @@ impl Core {
     /// The number under which the job in a slot, counted from 0, has its connections.
     pub(crate) fn job_worker(&self, slot: usize) -> usize {
         self.workers + 1 + slot
+    }
+
+    /// The number under which the exporter of telemetry has its connections.
+    pub(crate) fn telemetry_worker(&self) -> usize {
+        self.workers + 1 + self.job_slots
     }
 
     /// Uses other settings of gates from now on. Gates keep what they have learned.

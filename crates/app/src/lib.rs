@@ -4,6 +4,7 @@
 //! admin API and everything else that sends by the decisions of `policy`. Nothing here parses
 //! arguments or prints.
 
+mod access_log;
 pub mod admin;
 mod base64;
 pub mod check;
@@ -19,6 +20,7 @@ mod listener;
 pub mod log;
 pub mod metrics;
 pub mod mock;
+pub mod observe;
 pub mod operations;
 pub mod poll;
 pub mod redact;
@@ -28,6 +30,7 @@ mod service_manager;
 pub mod settings;
 mod stall;
 pub mod state;
+pub mod telemetry;
 mod temporary;
 mod timer;
 pub mod tls;

@@ -35,7 +35,7 @@ pub use event::{EVENTS, ItemId, RequestEnd, Retry};
 
 use line::LineLayer;
 pub(crate) use line::rfc3339;
-use writer::Writer;
+pub(crate) use writer::Writer;
 
 /// Writes events to a sink. Cheap to clone; clones are the same log.
 ///
@@ -118,6 +118,8 @@ pub struct Logs {
     pub format: Format,
     /// Which events are written.
     pub filter: Filter,
+    /// Where the access log is written that has no file.
+    pub access: Box<dyn Write + Send>,
 }
 
 impl Logs {
@@ -127,6 +129,7 @@ impl Logs {
             sink: Box::new(std::io::sink()),
             format: Format::Json,
             filter: Level::ERROR.into(),
+            access: Box::new(std::io::sink()),
         }
     }
 }
@@ -158,7 +161,10 @@ impl Log {
         let Filter(targets) = filter.into();
         let levels = targets.iter().map(|(_, level)| level);
         let max_level = levels.chain(targets.default_level()).max();
-        let writer = Writer::start(sink, format, clock);
+        let gap_clock = clock.clone();
+        let writer = Writer::start("tidegate-log", sink, Self::MAX_QUEUED, move |count| {
+            Some(line::gap(count, format, &gap_clock))
+        });
         let layer = LineLayer::new(format, clock, &writer);
         let lines = tracing_subscriber::registry().with(layer.with_filter(targets));
         Self(Some(Arc::new(Shared {

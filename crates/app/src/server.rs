@@ -17,10 +17,12 @@ use crate::gateway::{Gateway, StartError};
 use crate::jobs::{JobWorker, Jobs};
 use crate::log::Log;
 pub use crate::log::Logs;
+use crate::observe::AccessLogError;
 use crate::operations::OperationWorker;
 use crate::service_manager::{EventLoops, ServiceManager};
 use crate::settings::{Problem, Process, Settings};
 use crate::state::{Persister, State, open_store};
+use crate::telemetry::{Telemetry, TelemetryError};
 use config::Location;
 
 /// A server that runs.
@@ -33,6 +35,7 @@ pub struct Server {
     operations: OperationWorker,
     jobs: Arc<Jobs>,
     job_worker: JobWorker,
+    telemetry: Option<Telemetry>,
     warnings: Vec<String>,
 }
 
@@ -54,6 +57,12 @@ pub enum ServeError {
     /// The admin API cannot.
     #[error(transparent)]
     Admin(#[from] AdminError),
+    /// The access log cannot be written.
+    #[error(transparent)]
+    AccessLog(#[from] AccessLogError),
+    /// Traces and metrics cannot be exported.
+    #[error(transparent)]
+    Telemetry(#[from] TelemetryError),
 }
 
 /// How a server ended.
@@ -110,6 +119,10 @@ impl Server {
             .collect();
         let settings = Arc::new(settings);
         let core = Core::new(&settings, log, clock, workers());
+        let observers = core.observers();
+        observers.set_stdout(logs.access);
+        observers.reload(&settings.server)?;
+        let telemetry = Telemetry::start(&core, &settings)?;
         let (state, mut warnings) = State::restore(core, settings, store)?;
         if state.configuration().pools().next().is_none() {
             warnings.push(NO_POOLS.to_owned());
@@ -130,6 +143,7 @@ impl Server {
             operations,
             jobs,
             job_worker,
+            telemetry,
             warnings,
         })
     }
@@ -155,6 +169,10 @@ impl Server {
         _ = tokio::time::timeout(timeout, self.drained()).await;
         self.operations.stop().await;
         self.job_worker.stop().await;
+        if let Some(telemetry) = self.telemetry {
+            telemetry.stop().await;
+        }
+        self.state.core().observers().flush();
         self.admin.stop();
     }
 
@@ -265,6 +283,10 @@ impl Server {
         };
         self.operations.stop().await;
         self.job_worker.stop().await;
+        if let (Some(telemetry), true) = (self.telemetry, ended != ServerEnd::Abandoned) {
+            telemetry.stop().await;
+        }
+        self.state.core().observers().flush();
         log.stopped();
         log.flush();
         if ended == ServerEnd::Abandoned {
@@ -299,6 +321,10 @@ impl Server {
         });
         match settings {
             Ok(settings) => {
+                if let Err(error) = self.state.core().observers().reload(&settings.server) {
+                    // The rest of the settings is right, and the old file is still open.
+                    log.access_log_failed(&error.reason());
+                }
                 self.state.reload(Arc::new(settings));
                 self.gateway.reload();
                 log.reloaded();

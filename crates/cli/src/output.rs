@@ -161,6 +161,7 @@ impl Output {
     pub(crate) fn logs(&self, format: LogFormat) -> Result<Logs, Failure> {
         Ok(Logs {
             sink: Box::new(io::stderr()),
+            access: Box::new(io::stdout()),
             format: match format {
                 LogFormat::Human => Format::Human {
                     has_colour: io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none(),

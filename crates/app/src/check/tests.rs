@@ -174,10 +174,10 @@ fn warns_about_settings_that_have_no_effect_yet_unless_they_are_the_default() {
     );
     assert_eq!(
         warnings(
-            "[run]\nattempts = 4\n[server]\naccess_log = 'json'\n[telemetry]\notlp = 'http://a.example'"
+            "[run]\nattempts = 4\n[server]\naccess_log = 'json'\n[network]\nproxy = 'http://a.example'\n[forward]\nallow = ['a.example']"
         ),
-        "server.access_log: has no effect: this build does not act on it\n\
-         telemetry: has no effect: this build does not act on it\n"
+        "forward: has no effect: this build does not act on it\n\
+         network.proxy: has no effect: this build does not act on it\n"
     );
 }
 

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tidegate::InFlight;
 
+use super::observed::ObservedBody;
 use crate::exchange::cost::UsageScanner;
 use crate::exchange::{BodyError, UpstreamBody};
 
@@ -20,6 +21,8 @@ pub enum ServedBody {
     Counted(Box<CountedBody>),
     /// Made here; `None` once it was handed over.
     Made(Option<Bytes>),
+    /// Any of these, of a request that is recorded when it has ended.
+    Observed(Box<ObservedBody>),
 }
 
 /// An upstream's body whose usage is read as it passes. Corrects the cost when it is dropped.
@@ -70,7 +73,7 @@ impl ServedBody {
     pub(super) fn into_made(self) -> Bytes {
         match self {
             Self::Made(body) => body.unwrap_or_default(),
-            Self::Passed(..) | Self::Counted(_) => Bytes::new(),
+            Self::Passed(..) | Self::Counted(_) | Self::Observed(_) => Bytes::new(),
         }
     }
 }
@@ -87,6 +90,7 @@ impl Body for ServedBody {
             Self::Passed(body, _) => Pin::new(body).poll_frame(context),
             Self::Counted(counted) => counted.poll_frame(context),
             Self::Made(body) => Poll::Ready(body.take().map(|body| Ok(Frame::data(body)))),
+            Self::Observed(observed) => observed.poll_frame(context),
         }
     }
 
@@ -95,6 +99,7 @@ impl Body for ServedBody {
             Self::Passed(body, _) => body.is_end_stream(),
             Self::Counted(counted) => counted.body.is_end_stream(),
             Self::Made(body) => body.is_none(),
+            Self::Observed(observed) => observed.body.is_end_stream(),
         }
     }
 
@@ -105,6 +110,7 @@ impl Body for ServedBody {
             Self::Made(body) => {
                 SizeHint::with_exact(body.as_ref().map_or(0, |body| body.len() as u64))
             }
+            Self::Observed(observed) => observed.body.size_hint(),
         }
     }
 }

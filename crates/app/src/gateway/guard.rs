@@ -126,6 +126,12 @@ impl Guard {
     pub(super) fn client_name(&self, client: Option<ClientIndex>) -> String {
         format!("client:{}", self.clients.name(client))
     }
+
+    /// The name of the client that sent a request; `None` if it has no token that is known.
+    pub(super) fn known_client(&self, headers: &HeaderMap) -> Option<&str> {
+        let client = self.clients.find_proxied(headers).ok()?;
+        client.map(|_| self.clients.name(client))
+    }
 }
 
 /// More than servers take.

@@ -24,6 +24,7 @@ use super::{tunnel, upgrade};
 use crate::exchange::{
     ReplayableBody, RequestBody, RequestBodyError, SendError, SendResult, Target, path,
 };
+use crate::observe::TRACEPARENT;
 use crate::state::UpstreamEndpoint;
 
 /// What an attempt at an endpoint, or another server, came to, and at which.
@@ -59,7 +60,7 @@ pub(super) async fn handle(
 ) -> Response<ServedBody> {
     let routes = worker.shared.routes();
     let rare = RareHeaders::new(request.headers());
-    let responder = Responder::new(worker, &request, rare);
+    let responder = Responder::new(worker, &routes, &request, rare);
     let source = match rare.source {
         true => routes.guard().origins.source(&request),
         false => Source::Direct,
@@ -81,6 +82,7 @@ pub(super) async fn handle(
                 Box::pin(operation::accept(worker, request, client, body, responder)).await
             }
             None => {
+                request.trace = responder.trace_context().map(Box::new);
                 let body = ArrivingBody {
                     body: ReplayableBody::new(body, request.route.bounds),
                     is_coming,
@@ -262,7 +264,8 @@ async fn send_to_endpoint(
     let mut make = || {
         // Joined anew for a resend, which is rare: a copy for each request would take longer.
         let uri = uri.take().or_else(join).unwrap_or_default();
-        (upstream_request(uri, upstream, request, body), body.clone())
+        let sent = upstream_request(uri, upstream, request, body, attempt.number);
+        (sent, body.clone())
     };
     let exchange = &request.route.exchange;
     let answered = match request.is_upgrade && upstream.destination.speaks_http1() {
@@ -304,11 +307,16 @@ fn upstream_request(
     upstream: &UpstreamEndpoint,
     request: &ParsedRequest,
     body: &ReplayableBody,
+    attempt: u32,
 ) -> Request<RequestBody> {
     let mut sent = Request::new(body.body());
     *sent.method_mut() = request.method.clone();
     *sent.uri_mut() = uri;
     *sent.headers_mut() = request.headers.for_attempt();
+    if let Some(trace) = &request.trace {
+        sent.headers_mut()
+            .insert(TRACEPARENT, trace.header(attempt));
+    }
     upstream.apply_headers(sent.headers_mut());
     if let Some(token) = &request.route.token {
         token.apply(sent.headers_mut());

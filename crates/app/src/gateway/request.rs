@@ -20,6 +20,7 @@ use super::shared::SharedGateway;
 use super::upgrade::{self, UpgradeRequest};
 use crate::exchange::cost::{COST, parse_cost};
 use crate::exchange::{declared_length, path};
+use crate::observe::TraceContext;
 
 /// A request for a pool, without its body.
 #[derive(Debug)]
@@ -38,6 +39,8 @@ pub(super) struct ParsedRequest {
     pub(super) operation_of: Option<String>,
     /// It asks for another protocol on its connection.
     pub(super) is_upgrade: bool,
+    /// Its place in the trace, if traces are exported; boxed, because most are not.
+    pub(super) trace: Option<Box<TraceContext>>,
 }
 
 impl ParsedRequest {
@@ -189,6 +192,7 @@ pub(super) fn parse<B>(
         cost: terms.cost,
         operation_of,
         is_upgrade,
+        trace: None,
     };
     Ok(match is_upgrade {
         true => Parsed::Upgrade(UpgradeRequest::new(parsed, request)),

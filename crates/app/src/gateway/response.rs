@@ -17,14 +17,16 @@ use super::body::ServedBody;
 use super::error::GatewayError;
 use super::handle::EndpointResponse;
 use super::headers;
+use super::observed::{self, ObservedBody, ObservedRequest, RequestSummary};
 use super::request::RareHeaders;
-use super::routes::RouteLabel;
+use super::routes::{RouteLabel, Routes};
 use super::trails::{RequestId, RequestTrail};
 use super::tunnel::TunnelResponse;
 use super::worker::Worker;
 use crate::exchange::{ReplayableBody, RequestBodyError, SendError, SendErrorKind, Tunnel};
 use crate::log::{ItemId, Level, RequestEnd, Retry};
 use crate::metrics::{Metrics, RequestOutcome};
+use crate::observe::{FinishedRequest, TraceContext, TraceParent};
 
 /// Responds to one request, and records how it ended: in metrics, the log and its trail.
 pub(super) struct Responder<'a> {
@@ -32,7 +34,9 @@ pub(super) struct Responder<'a> {
     id: RequestId,
     method: Method,
     started: Timestamp,
-    trace_id: Option<Box<str>>,
+    trace_parent: Option<Box<TraceParent>>,
+    /// What is noted of it, if anything is recorded.
+    observed: Option<Box<ObservedRequest>>,
     /// How often it was sent so far.
     sent: AtomicU32,
     /// How long it waited for its credential.
@@ -124,7 +128,8 @@ pub(super) fn refuse_plain_text(worker: &Worker) -> Bytes {
 }
 
 fn refuse_connection(worker: &Worker, error: &GatewayError, replaced: &[u8]) -> Bytes {
-    worker.shared.no_route().request(error.outcome());
+    let outcome = error.outcome();
+    worker.shared.no_route().request(outcome);
     let id = worker.new_request_id();
     let mut response = error.response(id);
     let headers = response.headers_mut();
@@ -141,6 +146,8 @@ fn refuse_connection(worker: &Worker, error: &GatewayError, replaced: &[u8]) -> 
     let body = response.into_body().into_made();
     bytes.extend_from_slice(format!("content-length: {}\r\n\r\n", body.len()).as_bytes());
     bytes.extend_from_slice(&body);
+    let (core, length) = (worker.shared.state.core(), body.len() as u64);
+    observed::record_unparsed(core, id, error.status().as_u16(), outcome, length);
     bytes.into()
 }
 
@@ -203,21 +210,35 @@ fn refusal(trail: &Trail, now: Timestamp) -> Option<GatewayError> {
 }
 
 impl<'a> Responder<'a> {
-    pub(super) fn new<B>(worker: &'a Worker, request: &Request<B>, rare: RareHeaders) -> Self {
+    pub(super) fn new<B>(
+        worker: &'a Worker,
+        routes: &Routes,
+        request: &Request<B>,
+        rare: RareHeaders,
+    ) -> Self {
+        let id = worker.new_request_id();
+        let trace_parent = match rare.trace {
+            true => TraceParent::read(request.headers()).map(Box::new),
+            false => None,
+        };
+        let core = worker.shared.state.core();
         Self {
             worker,
-            id: worker.new_request_id(),
+            id,
             method: request.method().clone(),
             started: worker.shared.state.limiter().clock().now(),
-            trace_id: match rare.trace {
-                true => trace_id(request.headers()),
-                false => None,
-            },
+            observed: ObservedRequest::new(core, routes, request, id, trace_parent.as_deref()),
+            trace_parent,
             sent: AtomicU32::new(0),
             waited_before_call: Duration::ZERO,
             route: None,
             is_recorded: false,
         }
+    }
+
+    /// The place of the request in its trace, if traces are exported.
+    pub(super) fn trace_context(&self) -> Option<TraceContext> {
+        self.observed.as_ref().and_then(|observed| observed.trace)
     }
 
     /// Counts sends, and logs that the request will be sent again.
@@ -294,8 +315,8 @@ impl<'a> Responder<'a> {
                 let mut response = Response::new(ServedBody::Made(None));
                 let name = Some(host.header_value());
                 add_headers(response.headers_mut(), self.id, &summary, name);
-                let (status, name) = (response.status(), Some(host.shared_name()));
-                self.record(status, name, RequestOutcome::Success, summary);
+                let (outcome, name) = (RequestOutcome::Success, Some(host.shared_name()));
+                let response = self.record(response, name, outcome, summary);
                 (response, Some((tunnel, ended.in_flight)))
             }
             last => {
@@ -359,8 +380,7 @@ impl<'a> Responder<'a> {
         *response.headers_mut() = headers;
         let summary = CallSummary::default();
         add_headers(response.headers_mut(), self.id, &summary, None);
-        self.record(response.status(), None, RequestOutcome::Success, summary);
-        response
+        self.record(response, None, RequestOutcome::Success, summary)
     }
 
     /// Responds with what was made here, without a call.
@@ -371,8 +391,7 @@ impl<'a> Responder<'a> {
     ) -> Response<ServedBody> {
         let summary = CallSummary::default();
         add_headers(response.headers_mut(), self.id, &summary, None);
-        self.record(response.status(), None, outcome, summary);
-        response
+        self.record(response, None, outcome, summary)
     }
 
     fn refuse_after(
@@ -386,8 +405,7 @@ impl<'a> Responder<'a> {
         }
         let mut response = error.response(self.id);
         add_headers(response.headers_mut(), self.id, &summary, endpoint);
-        self.record(response.status(), None, error.outcome(), summary);
-        response
+        self.record(response, None, error.outcome(), summary)
     }
 
     /// Passes the upstream's response on, unchanged but for the headers of a connection and ours.
@@ -403,21 +421,17 @@ impl<'a> Responder<'a> {
         let name = endpoint.header_value();
         add_headers(response.headers_mut(), self.id, &summary, Some(name));
         let outcome = reason.map_or(RequestOutcome::Success, RequestOutcome::from);
-        self.record(
-            response.status(),
-            Some(endpoint.shared_name()),
-            outcome,
-            summary,
-        );
-        response
+        self.record(response, Some(endpoint.shared_name()), outcome, summary)
     }
 
     /// The trace it belongs to, or one of its own.
+    fn trace_id(&self) -> u128 {
+        let parent = self.trace_parent.as_ref();
+        parent.map_or_else(|| self.id.bits(), |parent| parent.trace_id)
+    }
+
     fn trace(&self) -> String {
-        match &self.trace_id {
-            Some(id) => id.to_string(),
-            None => format!("{:0>32}", self.id.to_string()),
-        }
+        format!("{:032x}", self.trace_id())
     }
 
     fn now(&self) -> Timestamp {
@@ -462,16 +476,54 @@ impl<'a> Responder<'a> {
         }
     }
 
+    /// Records how the request ended. If it is observed, the rest is recorded with the end of the
+    /// response's body.
     fn record(
+        &mut self,
+        response: Response<ServedBody>,
+        endpoint: Option<Arc<str>>,
+        outcome: RequestOutcome,
+        summary: CallSummary,
+    ) -> Response<ServedBody> {
+        let status = response.status();
+        match self.record_head(status, endpoint, outcome, summary) {
+            None => response,
+            Some(request) => {
+                let observers = self.worker.shared.state.core().observers();
+                response.map(|body| {
+                    let body = ObservedBody::new(body, request, observers);
+                    ServedBody::Observed(Box::new(body))
+                })
+            }
+        }
+    }
+
+    fn record_head(
         &mut self,
         status: StatusCode,
         endpoint: Option<Arc<str>>,
         outcome: RequestOutcome,
         summary: CallSummary,
-    ) {
+    ) -> Option<FinishedRequest> {
         self.is_recorded = true;
         let route = self.route.take();
         self.count(route.as_deref(), status, outcome, &summary);
+        let finished = self.observed.take().map(|observed| {
+            let route = route.as_ref().map(|route| Arc::clone(&route.name));
+            observed.finish(RequestSummary {
+                id: self.id,
+                trace_id: self.trace_id(),
+                started: self.started,
+                method: self.method.clone(),
+                route: route.unwrap_or_else(|| Metrics::NO_ROUTE.into()),
+                endpoint: endpoint.clone(),
+                status: status.as_u16(),
+                attempts: summary.sent,
+                wait: summary.waited(),
+                outcome,
+                trail: summary.trail.clone(),
+            })
+        });
         let trail = RequestTrail {
             id: self.id,
             at: self.started,
@@ -484,6 +536,7 @@ impl<'a> Responder<'a> {
             decisions: summary.trail,
         };
         self.worker.shared.trails().record(trail);
+        finished
     }
 }
 
@@ -495,7 +548,12 @@ impl Drop for Responder<'_> {
                 sent: self.sent.load(Ordering::Relaxed),
                 ..CallSummary::default()
             };
-            self.record(CLIENT_CLOSED, None, RequestOutcome::Cancelled, summary);
+            let outcome = RequestOutcome::Cancelled;
+            if let Some(request) = self.record_head(CLIENT_CLOSED, None, outcome, summary) {
+                let observers = self.worker.shared.state.core().observers();
+                let ended = self.now();
+                observers.finish(FinishedRequest { ended, ..request });
+            }
         }
     }
 }
@@ -506,15 +564,6 @@ const CLIENT_CLOSED: StatusCode = match StatusCode::from_u16(499) {
     Err(_) => StatusCode::BAD_REQUEST,
 };
 
-/// The trace that the client says its request belongs to.
-fn trace_id(headers: &HeaderMap) -> Option<Box<str>> {
-    let parent = headers.get(&TRACEPARENT)?.to_str().ok()?;
-    let id = parent.split('-').nth(1)?;
-    let is_id = id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-    is_id.then(|| id.into())
-}
-
-const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const REQUEST_ID: HeaderName = HeaderName::from_static("tidegate-request-id");
 const ATTEMPTS: HeaderName = HeaderName::from_static("tidegate-attempts");
 const WAIT_MS: HeaderName = HeaderName::from_static("tidegate-wait-ms");

@@ -166,10 +166,15 @@ impl Ring {
 }
 
 impl RequestId {
+    /// As a number.
+    pub(crate) fn bits(&self) -> u128 {
+        let bits = u128::from(self.salt) << 64 | u128::from(self.worker) << 48;
+        bits | u128::from(self.number & 0xffff_ffff_ffff)
+    }
+
     /// As it is written. Every response carries it, so this avoids the formatting machinery.
     pub fn digits(&self) -> [u8; 24] {
-        let bits = u128::from(self.salt) << 64 | u128::from(self.worker) << 48;
-        let bits = bits | u128::from(self.number & 0xffff_ffff_ffff);
+        let bits = self.bits();
         std::array::from_fn(|place| {
             let digit = bits >> (4 * (23 - place)) & 0xf;
             b"0123456789abcdef"[digit as usize]

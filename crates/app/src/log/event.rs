@@ -22,7 +22,7 @@ use crate::metrics::RequestOutcome;
 use crate::redact::Text;
 
 /// The names of all events.
-pub const EVENTS: [&str; 26] = [
+pub const EVENTS: [&str; 30] = [
     "retry_scheduled",
     "operation_failed",
     "claim_lost",
@@ -48,6 +48,10 @@ pub const EVENTS: [&str; 26] = [
     "store_recovered",
     "no_descriptors",
     "tls_failed",
+    "access_log_gap",
+    "access_log_failed",
+    "otlp_failed",
+    "otlp_recovered",
     "lines_dropped",
 ];
 
@@ -365,6 +369,42 @@ impl Log {
             limit,
             "no connection can be opened, because the process may have {limit} descriptors open \
              (`ulimit -n`)"
+        );
+    }
+
+    /// Lines of the access log found no room, because it could not be written as fast.
+    pub fn access_log_gap(&self, count: u64) {
+        event!(
+            self, WARN "access_log_gap",
+            count,
+            "{count} lines are missing in the access log: it could not be written as fast"
+        );
+    }
+
+    /// The access log cannot be written or opened again. Logged once until it can be written.
+    pub fn access_log_failed(&self, problem: &str) {
+        event!(
+            self, ERROR "access_log_failed",
+            problem,
+            "the access log cannot be written: {problem}"
+        );
+    }
+
+    /// A collector does not accept spans or metrics. Logged once until it does.
+    pub fn otlp_failed(&self, signal: &str, problem: Text<'_>) {
+        event!(
+            self, WARN "otlp_failed",
+            signal, problem = %problem,
+            "the collector does not accept {signal}: {problem}"
+        );
+    }
+
+    /// The collector accepts spans or metrics again.
+    pub fn otlp_recovered(&self, signal: &str) {
+        event!(
+            self, INFO "otlp_recovered",
+            signal,
+            "the collector accepts {signal} again"
         );
     }
 

@@ -47,21 +47,14 @@ impl<S: Subscriber> Layer<S> for LineLayer {
 
 /// What an event holds.
 #[derive(Default)]
-pub(super) struct Fields {
+struct Fields {
     values: Vec<(&'static str, Value)>,
     message: String,
 }
 
 impl Fields {
-    pub(super) fn new(name: &'static str, value: u64, message: String) -> Self {
-        Self {
-            values: vec![(name, value.into())],
-            message,
-        }
-    }
-
     /// The line of an event, with its end.
-    pub(super) fn line(self, format: Format, clock: &Clock, level: Level, event: &str) -> String {
+    fn line(self, format: Format, clock: &Clock, level: Level, event: &str) -> String {
         let time = rfc3339(clock.wall());
         match format {
             Format::Human { has_colour } => {
@@ -121,6 +114,16 @@ impl Visit for Fields {
             _ => self.push(field, text),
         }
     }
+}
+
+/// The line in place of `count` others that were dropped.
+pub(super) fn gap(count: u64, format: Format, clock: &Clock) -> String {
+    let message = format!("{count} lines are missing here: the log could not be written as fast");
+    let fields = Fields {
+        values: vec![("count", count.into())],
+        message,
+    };
+    fields.line(format, clock, Level::WARN, "lines_dropped")
 }
 
 /// `2026-11-15T06:00:00.123Z`: UTC, so that lines of several machines sort. A time before 1970 or

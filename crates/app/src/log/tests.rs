@@ -149,10 +149,14 @@ fn write_all(log: &Log, text: &str) {
     log.store_recovered();
     log.no_descriptors(1024);
     log.tls_failed(&io::Error::other(text.to_owned()));
+    log.access_log_gap(7);
+    log.access_log_failed(text);
+    log.otlp_failed("spans", Text::new(text));
+    log.otlp_recovered("spans");
 }
 
 /// How many events [`write_all`] writes.
-const ALL: usize = 29;
+const ALL: usize = 33;
 
 fn paused<'a>(pool: &'a str, endpoint: &'a str, until: Timestamp) -> Event<'a> {
     Event::EndpointPaused {
@@ -196,6 +200,10 @@ fn human_lines_have_time_level_name_and_sentence() {
     00:01:40.000Z INFO  store_recovered   state is stored again
     00:01:40.000Z ERROR no_descriptors    no connection can be opened, because the process may have 1024 descriptors open (`ulimit -n`)
     00:01:40.000Z DEBUG tls_failed        a TLS handshake failed: api/a
+    00:01:40.000Z WARN  access_log_gap    7 lines are missing in the access log: it could not be written as fast
+    00:01:40.000Z ERROR access_log_failed the access log cannot be written: api/a
+    00:01:40.000Z WARN  otlp_failed       the collector does not accept spans: api/a
+    00:01:40.000Z INFO  otlp_recovered    the collector accepts spans again
     ");
 }
 
@@ -231,6 +239,10 @@ fn json_lines_have_the_fields_of_the_contract() {
     {"ts":"2026-01-01T00:01:40.000Z","level":"info","event":"store_recovered","message":"state is stored again"}
     {"ts":"2026-01-01T00:01:40.000Z","level":"error","event":"no_descriptors","limit":1024,"message":"no connection can be opened, because the process may have 1024 descriptors open (`ulimit -n`)"}
     {"ts":"2026-01-01T00:01:40.000Z","level":"debug","event":"tls_failed","reason":"api/a","message":"a TLS handshake failed: api/a"}
+    {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"access_log_gap","count":7,"message":"7 lines are missing in the access log: it could not be written as fast"}
+    {"ts":"2026-01-01T00:01:40.000Z","level":"error","event":"access_log_failed","problem":"api/a","message":"the access log cannot be written: api/a"}
+    {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"otlp_failed","signal":"spans","problem":"api/a","message":"the collector does not accept spans: api/a"}
+    {"ts":"2026-01-01T00:01:40.000Z","level":"info","event":"otlp_recovered","signal":"spans","message":"the collector accepts spans again"}
     "#);
 }
 

@@ -1,4 +1,5 @@
-//! Lines on their way to the sink: a bounded queue, and the thread that empties it.
+//! Lines on their way to a sink: a bounded queue, and the thread that empties it. The log has one, and
+//! the access log another.
 //!
 //! Not `tracing-appender`, which reports no gap at its place, can be flushed only at its end, and
 //! brings a channel and a calendar.
@@ -9,17 +10,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use tidegate::Clock;
-use tracing::Level;
-
-use super::line::Fields;
-use super::{Format, Log};
-
 /// Owns the thread, which ends when this is dropped and the queue is empty.
-pub(super) struct Writer(Arc<Queue>);
+pub(crate) struct Writer(Arc<Queue>);
 
-pub(super) struct Queue {
+pub(crate) struct Queue {
     state: Mutex<State>,
+    max_queued: u64,
     /// There is something to write, or it has ended.
     pushed: Condvar,
     written: Condvar,
@@ -45,27 +41,36 @@ impl State {
 }
 
 impl Writer {
-    pub(super) fn start(sink: Box<dyn Write + Send>, format: Format, clock: &Clock) -> Self {
+    /// Writes lines to `sink` by a thread of this name; further lines than `max_queued` are dropped.
+    /// When there is room again, `report` is called with their number. The line that it returns, if
+    /// any, is written in their place.
+    pub(crate) fn start(
+        thread: &str,
+        sink: Box<dyn Write + Send>,
+        max_queued: usize,
+        report: impl FnMut(u64) -> Option<String> + Send + 'static,
+    ) -> Self {
         let queue = Arc::new(Queue {
             state: Mutex::default(),
+            max_queued: max_queued as u64,
             pushed: Condvar::new(),
             written: Condvar::new(),
         });
-        let (shared, clock) = (Arc::clone(&queue), clock.clone());
+        let shared = Arc::clone(&queue);
         let started = thread::Builder::new()
-            .name("tidegate-log".to_owned())
-            .spawn(move || shared.drain(sink, format, &clock));
+            .name(thread.to_owned())
+            .spawn(move || shared.drain(sink, report));
         // Without a thread there is no log; everything else may still work.
         queue.lock().has_ended = started.is_err();
         Self(queue)
     }
 
-    pub(super) fn queue(&self) -> Arc<Queue> {
+    pub(crate) fn queue(&self) -> Arc<Queue> {
         Arc::clone(&self.0)
     }
 
     /// Waits until all lines taken in so far have reached the sink.
-    pub(super) fn flush(&self, timeout: Duration) -> bool {
+    pub(crate) fn flush(&self, timeout: Duration) -> bool {
         let state = self.0.lock();
         let goal = state.taken;
         let is_behind = |state: &mut State| state.written < goal;
@@ -74,7 +79,7 @@ impl Writer {
         state.written >= goal
     }
 
-    pub(super) fn dropped(&self) -> u64 {
+    pub(crate) fn dropped(&self) -> u64 {
         self.0.lock().dropped
     }
 }
@@ -88,9 +93,9 @@ impl Drop for Writer {
 
 impl Queue {
     /// Takes a line, or drops it if there is no room. Lines that are being written need room too.
-    pub(super) fn push(&self, line: String) {
+    pub(crate) fn push(&self, line: String) {
         let mut state = self.lock();
-        if state.has_ended || state.taken - state.written >= Log::MAX_QUEUED as u64 {
+        if state.has_ended || state.taken - state.written >= self.max_queued {
             state.dropped += 1;
             return;
         }
@@ -103,14 +108,18 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn drain(&self, mut sink: Box<dyn Write + Send>, format: Format, clock: &Clock) {
+    fn drain(
+        &self,
+        mut sink: Box<dyn Write + Send>,
+        mut report: impl FnMut(u64) -> Option<String>,
+    ) {
         while let Some(lines) = self.next() {
             for line in &lines {
-                // There is no place to report that the log cannot be written.
+                // A log has no place to report that it cannot be written.
                 _ = sink.write_all(line.as_bytes());
             }
             _ = sink.flush();
-            self.after(lines.len(), format, clock);
+            self.after(lines.len(), &mut report);
         }
     }
 
@@ -126,16 +135,15 @@ impl Queue {
 
     /// Makes room. What is queued now came before the first line that found no room, so the report
     /// of the dropped ones has its right place behind it.
-    fn after(&self, written: usize, format: Format, clock: &Clock) {
+    fn after(&self, written: usize, report: &mut impl FnMut(u64) -> Option<String>) {
         let mut state = self.lock();
         state.written += written as u64;
         let count = state.dropped - state.reported;
         if count > 0 {
             state.reported = state.dropped;
-            let message =
-                format!("{count} lines are missing here: the log could not be written as fast");
-            let fields = Fields::new("count", count, message);
-            state.push(fields.line(format, clock, Level::WARN, "lines_dropped"));
+            if let Some(line) = report(count) {
+                state.push(line);
+            }
         }
         drop(state);
         self.written.notify_all();

@@ -166,6 +166,15 @@ families! {
     LOG_DROPPED: Counter "tidegate_log_lines_dropped_total" []
         "Log lines that were dropped because stderr was not read fast enough"
         "";
+    ACCESS_LOG_DROPPED: Counter "tidegate_access_log_lines_dropped_total" []
+        "Lines of the access log that were dropped because it could not be written fast enough"
+        "";
+    SPANS_DROPPED: Counter "tidegate_otlp_requests_dropped_total" []
+        "Requests whose spans were dropped because the collector did not accept them fast enough"
+        "";
+    OTLP_FAILURES: Counter "tidegate_otlp_failures_total" ["signal"]
+        "Exports that the collector did not accept"
+        "`signal` is `spans` or `metrics`.";
     ENDPOINT_ENABLED: Gauge "tidegate_endpoint_enabled" ["pool", "endpoint"]
         "1 if the endpoint is enabled, 0 if it is disabled until a person enables it"
         "";

@@ -1,6 +1,7 @@
 //! The present state of gates, endpoints, the store and the log, read at each scrape.
 
 use std::fmt;
+use std::sync::Arc;
 
 use policy::breaker::BreakerState;
 use policy::gate::GateSnapshot;
@@ -14,6 +15,7 @@ use tidegate::{GateView, Limiter, Snapshot, Sort};
 use super::family::{self, Family, Sample};
 use super::{Metrics, OTHER};
 use crate::log::Log;
+use crate::observe::{Observers, Signal};
 
 /// The gates of a limiter.
 #[derive(Debug)]
@@ -158,5 +160,33 @@ impl LogCollector {
 impl Collector for LogCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         family::LOG_DROPPED.encode(&mut encoder, [([], Sample::Number(self.0.dropped()))])
+    }
+}
+
+/// What the access log and the exporter of telemetry could not write.
+#[derive(Debug)]
+pub struct ObserverCollector(Arc<Observers>);
+
+impl ObserverCollector {
+    /// Reads these observers.
+    pub fn new(observers: Arc<Observers>) -> Self {
+        Self(observers)
+    }
+}
+
+impl Collector for ObserverCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let dropped = Sample::Number(self.0.access_lines_dropped());
+        family::ACCESS_LOG_DROPPED.encode(&mut encoder, [([], dropped)])?;
+        let Some(spans) = self.0.spans() else {
+            return Ok(());
+        };
+        let dropped = Sample::Number(spans.dropped());
+        family::SPANS_DROPPED.encode(&mut encoder, [([], dropped)])?;
+        let failures = Signal::ALL.map(|signal| {
+            let count = Sample::Number(spans.failures(signal));
+            ([signal.as_str()], count)
+        });
+        family::OTLP_FAILURES.encode(&mut encoder, failures)
     }
 }

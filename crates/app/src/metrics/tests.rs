@@ -20,6 +20,7 @@ use store::operations::OperationCounts;
 
 use super::*;
 use crate::log::Log;
+use crate::observe::{Observers, SpanQueue};
 
 mod parser;
 
@@ -100,6 +101,9 @@ fn renders_exactly_the_listed_families() {
     let pool: Pool<()> = Pool::new("llm", &limiter);
     pool.add("a", "a.example.com", ());
     metrics.register(LogCollector::new(Log::silent()));
+    let observers = Observers::new(clock.clock(), Log::silent());
+    observers.export_spans(Arc::new(SpanQueue::new(1.0)));
+    metrics.register(ObserverCollector::new(Arc::new(observers)));
     metrics.register(StateCollector::new(move || StateView {
         pools: vec![("llm".to_owned(), pool.view())],
         operations: OperationCounts::default(),

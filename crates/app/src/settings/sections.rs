@@ -122,7 +122,7 @@ sections! {
     REFRESH: "credential.NAME.refresh", "How a new token is obtained.", [RefreshOptions];
     FETCH: "fetch", "Fetching and crawling, by `tidegate fetch` and by jobs.", [FetchOptions];
     JOBS: "jobs", "Jobs: fetching and crawling on the server.", [JobsOptions];
-    TELEMETRY: "telemetry", "Where traces are sent.", [TelemetryOptions];
+    TELEMETRY: "telemetry", "Where traces and metrics are sent.", [TelemetryOptions];
 }
 
 const fn one(name: &'static str, section: &'static Section) -> Inner {

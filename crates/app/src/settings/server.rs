@@ -34,10 +34,17 @@ policy::settings! {
         drain: Duration = "30s", Kind::DURATION;
         /// A line for every request: none, json or combined.
         access_log: String = "none", Kind::Choice(&["none", "json", "combined"]);
+        /// The file of the access log, opened again by SIGHUP; without one it goes to stdout.
+        access_log_file: PathBuf = none, value::PATH, example "/var/log/tidegate/access.log";
     }
 }
 
 impl Server {
+    /// Whether the access log goes to stdout.
+    pub fn logs_to_stdout(&self) -> bool {
+        self.access_log != "none" && self.access_log_file.is_none()
+    }
+
     pub(crate) fn read(reader: &Reader<'_>) -> Self {
         let mut server = reader.options::<ServerOptions>().over(Self::default());
         // The kinds of both lists allow only what can be normalised.
@@ -226,11 +233,14 @@ pub(crate) fn read_clients(
 policy::settings! {
     /// What is written in `[telemetry]`.
     pub struct TelemetryOptions;
-    /// `[telemetry]`: where traces go.
-    #[derive(Eq)]
+    /// `[telemetry]`: where traces and metrics go.
     pub struct Telemetry(pub) {
-        /// An OpenTelemetry collector.
+        /// An OpenTelemetry collector, which gets traces at /v1/traces and metrics at /v1/metrics.
         otlp: String = none, value::URL, example "http://127.0.0.1:4318";
+        /// The share of traces that are sent, 0 to 1; a client that sends `traceparent` decides itself.
+        sample: f64 = "1", Kind::number("a share", 0.0, 1.0);
+        /// How often metrics are sent.
+        metrics_interval: Duration = "60s", Kind::POSITIVE;
     }
 }
 

@@ -11,7 +11,7 @@ use config::schema::Section;
 use super::sections::ROOT;
 
 /// Sections and settings, with capitals for what people name themselves.
-const UNSUPPORTED: &[&str] = &["server.access_log", "telemetry"];
+const UNSUPPORTED: &[&str] = &[];
 
 /// The paths of all that is written, differs from its default and has no effect.
 pub(super) fn find(root: &Table) -> Vec<String> {

@@ -45,6 +45,8 @@ formats! {
     ENDPOINT_NAME: "name", "\"a\"", None, super::pool::endpoint_name;
     /// The path of a folder.
     FOLDER: "path", "\"tidegate-data\"", None, folder;
+    /// The path of a file.
+    PATH: "path", "\"access.log\"", None, path;
     /// A file that holds a certificate or a key.
     FILE: "file", "\"file:/etc/tls/cert.pem\"", Some("^file:."), file;
     /// A size or `none`.
@@ -159,6 +161,13 @@ policy::setting_values!(ByteRate);
 fn folder(text: &str) -> Result<(), &'static str> {
     match text {
         "" => Err("the path of a folder"),
+        _ => Ok(()),
+    }
+}
+
+fn path(text: &str) -> Result<(), &'static str> {
+    match text {
+        "" => Err("the path of a file"),
         _ => Ok(()),
     }
 }

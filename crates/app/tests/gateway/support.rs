@@ -99,7 +99,7 @@ impl Fixture {
     /// Everything that was logged so far.
     pub(crate) fn logged(&self) -> String {
         self.state.log().flush();
-        String::from_utf8(self.log.0.lock().unwrap().clone()).unwrap()
+        self.log.text()
     }
 
     /// Does a well-behaved connection still work?
@@ -170,7 +170,13 @@ pub(crate) fn closed_port() -> SocketAddr {
 
 /// A sink that keeps what it gets.
 #[derive(Clone, Default)]
-struct Captured(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Captured(Arc<Mutex<Vec<u8>>>);
+
+impl Captured {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
 
 impl Write for Captured {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

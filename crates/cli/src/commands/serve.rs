@@ -85,11 +85,12 @@ pub(super) fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
     let signals = runtime.block_on(async { Signals::new() });
     let signals = signals.map_err(cannot_start)?;
     let names: Vec<String> = settings.pools.keys().cloned().collect();
+    let logs_to_stdout = settings.server.logs_to_stdout();
     let server = Server::start(settings, logs).map_err(not_started)?;
     for warning in server.warnings() {
         output.warning(warning);
     }
-    announce(&server, &names, output)?;
+    announce(&server, &names, logs_to_stdout, output)?;
     let load = || settings::load(config, flags.clone()).settings;
     match runtime.block_on(server.run(signals, load)) {
         ServerEnd::Drained => Ok(()),
@@ -127,7 +128,13 @@ fn flags(args: &ServeArgs) -> Vec<Flag> {
     flags.into_iter().flatten().collect()
 }
 
-fn announce(server: &Server, pools: &[String], output: &Output) -> Result<(), Failure> {
+/// Says where it listens: on stdout, unless that is for lines of the access log.
+fn announce(
+    server: &Server,
+    pools: &[String],
+    logs_to_stdout: bool,
+    output: &Output,
+) -> Result<(), Failure> {
     let (url, admin) = (server.url(), server.admin_url());
     if output.is_json() {
         return output.json_line(&json!({
@@ -142,10 +149,14 @@ fn announce(server: &Server, pools: &[String], output: &Output) -> Result<(), Fa
     }
     text.push_str(&format!("admin API on {admin}\n"));
     // What is no terminal may be a log, and a log may be read by others.
-    let console = match output.is_terminal() {
+    let console = match output.is_terminal() && !logs_to_stdout {
         true => server.sign_in_address(),
         false => server.console_address(),
     };
     text.push_str(&format!("console at {console}\n"));
-    output.text(&text)
+    match logs_to_stdout {
+        true => text.lines().for_each(|line| output.notice(line)),
+        false => output.text(&text)?,
+    }
+    Ok(())
 }
