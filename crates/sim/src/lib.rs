@@ -6,12 +6,13 @@
 //! [`replay`] runs one policy over events from a file. [`simulate`] runs clients with these policies
 //! against an [`upstream`] with a limit, as a [`scenario`] describes them; [`measure`] computes the
 //! figures, an [`assertion`] compares them with bounds, and [`report`] shows them with
-//! [`plot`]s. [`random`] draws upstreams on which a strategy was not tuned.
+//! [`plot`]s. [`estimate`] makes a scenario of an access log. [`random`] draws upstreams on which a strategy was not tuned.
 
 pub mod assertion;
 pub mod check;
 pub mod client;
 mod draw;
+pub mod estimate;
 pub mod load;
 pub mod measure;
 pub mod plot;

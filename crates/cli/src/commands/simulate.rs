@@ -1,5 +1,6 @@
 //! `tidegate simulate`: a scenario's figures as a table or as JSON, and whether they are good enough.
 
+mod from_log;
 pub(super) mod input;
 mod random;
 mod record;
@@ -27,11 +28,13 @@ use crate::output::{self, Output};
 /// upstream without a file (--upstream). Minutes of virtual time take a fraction
 /// of a second, and the same scenario and seed always give the same figures.
 /// --random runs many random upstreams and prints how the figures are distributed.
+/// --from-log estimates a scenario from an access log of `tidegate serve`, and
+/// runs it.
 #[derive(Debug, Args)]
 #[command(override_usage = USAGE, after_help = EXAMPLES, after_long_help = long_help())]
 pub(crate) struct SimulateArgs {
     /// Scenario file, `-` for stdin, or the name of a shipped scenario
-    #[arg(value_name = "FILE|NAME", required_unless_present_any = ["upstream", "random", "list", "show"])]
+    #[arg(value_name = "FILE|NAME", required_unless_present_any = ["upstream", "random", "from_log", "list", "show"])]
     scenario: Option<String>,
 
     /// Upstream without a file: its kind and the keys of `[upstream]`
@@ -95,12 +98,29 @@ pub(crate) struct SimulateArgs {
     )]
     worst: Option<u32>,
 
-    /// Write the scenario files of the random upstreams to this folder
-    #[arg(
-        long, value_name = "DIR",
-        requires = "random", conflicts_with_all = ["scenario", "upstream", "list", "show"],
-    )]
+    /// Write the scenario of --from-log to this file, or those of --random to this
+    /// folder
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["scenario", "upstream", "list", "show"])]
     write: Option<PathBuf>,
+
+    /// Estimate the scenario from an access log (json or combined), `-` for stdin:
+    /// the offered rate, the limit behind the refusals, latencies and failures
+    #[arg(
+        long, value_name = "FILE",
+        conflicts_with_all = ["scenario", "upstream", "random", "list", "show"],
+    )]
+    from_log: Option<String>,
+
+    /// Use only requests of this route; needed if the log has several
+    #[arg(long, value_name = "NAME", requires = "from_log")]
+    route: Option<String>,
+
+    /// Print the estimated scenario, or write it with --write, without running it
+    #[arg(
+        long, requires = "from_log",
+        conflicts_with_all = ["strategies", "duration", "clients", "settings", "config", "seed", "seeds", "assertions", "report"],
+    )]
+    no_run: bool,
 
     /// List the shipped scenarios
     #[arg(long, conflicts_with_all = ["scenario", "upstream", "show"])]
@@ -114,6 +134,7 @@ pub(crate) struct SimulateArgs {
 const USAGE: &str = "tidegate simulate [OPTIONS] <FILE|NAME|->
        tidegate simulate [OPTIONS] --upstream <KIND KEY=VALUE…>
        tidegate simulate [OPTIONS] --random <N>
+       tidegate simulate [OPTIONS] --from-log <FILE>
        tidegate simulate --list
        tidegate simulate --show <NAME>";
 
@@ -134,6 +155,10 @@ const EXAMPLES: &str = r#"Examples:
 
   # how well do strategies do on 70 upstreams that none was tuned for?
   tidegate simulate --random 70 --seed 7 --strategy adaptive,aimd
+
+  # what would another strategy have done with last night's traffic?
+  tidegate simulate --from-log access.log --strategy adaptive,aimd \
+      --write last-night.toml
 
   # a page with plots
   tidegate simulate o5 --strategy adaptive,none --report o5.html
@@ -180,7 +205,15 @@ pub(super) fn run(args: &SimulateArgs, output: &Output) -> Result<(), Failure> {
     }
     // Problems of the arguments are reported before the simulation starts.
     let assertions = assertions(&args.assertions)?;
-    let draft = input::draft(args, output)?;
+    let mut draft = input::draft(args, output)?;
+    if let Some(log) = &args.from_log {
+        let text = from_log::scenario(log, args, output)?;
+        if args.no_run {
+            return Ok(());
+        }
+        let name = format!("the scenario of {}", input::log_name(log));
+        draft.file = Some((name, text.into_bytes()));
+    }
     let variants = draft.variants().map_err(|found| {
         let file = draft.file.as_ref().map(|(name, _)| name.as_str());
         problems::failure(file, found, SCENARIO_HINT, output)

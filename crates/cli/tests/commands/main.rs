@@ -5,6 +5,7 @@
     reason = "all of this is test code; clippy knows only functions marked as tests"
 )]
 
+mod access_log;
 mod backoff;
 mod bad_input;
 mod check;
@@ -30,6 +31,7 @@ mod running_server;
 mod service_manager;
 mod simulate;
 mod simulate_bad_input;
+mod simulate_from_log;
 mod simulate_random;
 mod streams;
 mod support;

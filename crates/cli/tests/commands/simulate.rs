@@ -54,10 +54,13 @@ fn help() {
     upstream without a file (--upstream). Minutes of virtual time take a fraction of
     a second, and the same scenario and seed always give the same figures. --random
     runs many random upstreams and prints how the figures are distributed.
+    --from-log estimates a scenario from an access log of `tidegate serve`, and runs
+    it.
 
     Usage: tidegate simulate [OPTIONS] <FILE|NAME|->
            tidegate simulate [OPTIONS] --upstream <KIND KEY=VALUE…>
            tidegate simulate [OPTIONS] --random <N>
+           tidegate simulate [OPTIONS] --from-log <FILE>
            tidegate simulate --list
            tidegate simulate --show <NAME>
 
@@ -105,8 +108,21 @@ fn help() {
           --worst <N>
               List so many of the worst random upstreams [default: 10]
 
-          --write <DIR>
-              Write the scenario files of the random upstreams to this folder
+          --write <PATH>
+              Write the scenario of --from-log to this file, or those of --random to
+              this folder
+
+          --from-log <FILE>
+              Estimate the scenario from an access log (json or combined), `-` for
+              stdin: the offered rate, the limit behind the refusals, latencies and
+              failures
+
+          --route <NAME>
+              Use only requests of this route; needed if the log has several
+
+          --no-run
+              Print the estimated scenario, or write it with --write, without
+              running it
 
           --list
               List the shipped scenarios
@@ -163,6 +179,10 @@ fn help() {
 
       # how well do strategies do on 70 upstreams that none was tuned for?
       tidegate simulate --random 70 --seed 7 --strategy adaptive,aimd
+
+      # what would another strategy have done with last night's traffic?
+      tidegate simulate --from-log access.log --strategy adaptive,aimd \
+          --write last-night.toml
 
       # a page with plots
       tidegate simulate o5 --strategy adaptive,none --report o5.html

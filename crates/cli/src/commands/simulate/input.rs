@@ -43,7 +43,19 @@ pub(super) fn title(args: &SimulateArgs) -> String {
     match args.scenario.as_deref() {
         Some("-") => STDIN.to_owned(),
         Some(name) => name.to_owned(),
-        None => args.upstream.clone().unwrap_or_default(),
+        None => {
+            let log = args.from_log.as_deref().map(log_name);
+            let log = log.map(|log| format!("from {log}"));
+            log.or_else(|| args.upstream.clone()).unwrap_or_default()
+        }
+    }
+}
+
+/// The name of an access log for people.
+pub(super) fn log_name(log: &str) -> &str {
+    match log {
+        "-" => STDIN,
+        path => path,
     }
 }
 
