@@ -166,45 +166,60 @@ fn blocked_stretches(responses: &[Response]) -> Vec<Stretch> {
 }
 
 /// What was accepted from the beginning of one stretch to that of a later one is what a bucket
-/// refilled meanwhile, if it did not overflow: then it is less. So rates from the middle of what is
-/// found upwards are tried.
+/// refilled meanwhile. If it overflowed it is less, so rates around that are tried, and more above.
 fn bucket_candidates(responses: &[Response], stretches: &[Stretch]) -> Vec<Limit> {
-    let mut rates: Vec<f64> = Vec::new();
-    let mut first = stretches[0];
-    for stretch in &stretches[1..] {
+    let Some(middle) = refill_rate(stretches) else {
+        return Vec::new();
+    };
+    let rates = SHIFTS.iter().flat_map(|shift| [*shift, -shift]);
+    let rates = rates.map(|shift| middle * (1.0 + shift));
+    rates
+        .flat_map(|rate| {
+            let bursts = bursts_at(rate, responses);
+            bursts.map(|burst| Limit::Bucket { rate, burst })
+        })
+        .collect()
+}
+
+/// How far from the middle rates are tried. Small steps first: at a rate that is off by a thousandth, a
+/// bucket that is asked for more all the time is off by tokens after some minutes.
+const SHIFTS: [f64; 14] = [
+    0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.12, 0.15, 0.2, 0.3,
+];
+
+/// Acceptances per second between stretches, without times in which hardly anything was asked for.
+fn refill_rate(stretches: &[Stretch]) -> Option<f64> {
+    let mut gaps: Vec<(f64, f64)> = Vec::new();
+    let mut first = *stretches.first()?;
+    let last = stretches.last()?;
+    for stretch in stretches {
         let count = stretch.accepted - first.accepted;
+        let is_last = gaps.is_empty() && stretch.accepted == last.accepted;
         let time = stretch.from_s - first.from_s;
-        if count >= MIN_COUNT && time > 0.0 {
-            rates.push(count as f64 / time);
+        if (count >= MIN_COUNT || is_last) && time > 0.0 {
+            gaps.push((count as f64, time));
             first = *stretch;
         }
     }
-    if let (true, [first, .., last]) = (rates.is_empty(), stretches) {
-        let time = last.from_s - first.from_s;
-        rates.extend((time > 0.0).then(|| (last.accepted - first.accepted).max(1) as f64 / time));
-    }
-    rates.sort_by(f64::total_cmp);
-    let Some(middle) = rates.get(rates.len() / 2) else {
-        return Vec::new();
-    };
-    // From the middle outwards.
-    let steps = (0..=15)
-        .flat_map(|step| [step, -step])
-        .filter(|step| *step >= -10);
-    let tried = steps.map(|step| middle * (1.0 + f64::from(step) * 0.02));
-    tried
-        .map(|rate| Limit::Bucket {
-            rate,
-            burst: burst_at(rate, responses),
-        })
-        .collect()
+    gaps.sort_by(|(count, time), (other, longer)| (count / time).total_cmp(&(other / longer)));
+    let (count, time) = gaps.get(gaps.len() / 2)?;
+    let usual = count / time;
+    // One rate for all of them: single ones are off by chance, and more often upwards.
+    let busy = gaps
+        .iter()
+        .filter(|(count, time)| count / time >= usual / 2.0);
+    let (count, time) = busy.fold((0.0, 0.0), |(counts, times), (count, time)| {
+        (counts + count, times + time)
+    });
+    Some(count / time)
 }
 
 /// Fewer acceptances give a rate that is off by more than a tenth.
 const MIN_COUNT: usize = 10;
 
-/// What a bucket of this rate holds: what was taken from it beyond its rate when it refused.
-fn burst_at(rate: f64, responses: &[Response]) -> f64 {
+/// What a bucket of this rate may hold: what was taken from it beyond its rate when it refused. With
+/// too low a rate that grows with time, so low values among them are tried before the middle.
+fn bursts_at(rate: f64, responses: &[Response]) -> [f64; 3] {
     let (mut taken, mut last) = (0.0_f64, 0.0);
     let mut is_blocked = true;
     let mut at_refusals: Vec<f64> = Vec::new();
@@ -219,8 +234,10 @@ fn burst_at(rate: f64, responses: &[Response]) -> f64 {
         is_blocked = !response.is_accepted;
     }
     at_refusals.sort_by(f64::total_cmp);
-    let middle = at_refusals.get(at_refusals.len() / 2);
-    middle.map_or(1.0, |taken| taken.round().max(1.0))
+    [1, 3, 5].map(|tenths| {
+        let taken = at_refusals.get(at_refusals.len() * tenths / 10);
+        taken.map_or(1.0, |taken| taken.ceil().max(1.0))
+    })
 }
 
 /// Periods that servers have, in seconds.
