@@ -1,7 +1,7 @@
 //! The access log: a line for every request of the data plane, when its response has ended.
 //!
 //! Lines are made by the worker of the request and written by a thread of their own, from a bounded
-//! queue. A disk that is too slow costs lines, never a request; how many is said in the log and
+//! queue. A disk that is too slow costs lines, never a request; how many is logged and
 //! counted in the metrics, not in the file, so that every line of it is a request.
 //!
 //! Nothing in a line is secret or about a person: a path is redacted as everywhere, and the address of
@@ -56,7 +56,7 @@ impl AccessLog {
     /// server, and some 10 MB.
     pub(crate) const MAX_QUEUED: usize = 16_384;
 
-    /// Writes lines to `sink`. What goes wrong is said in `log`.
+    /// Writes lines to `sink`. Problems are reported in `log`.
     pub(crate) fn start(
         format: AccessFormat,
         sink: Box<dyn Write + Send>,

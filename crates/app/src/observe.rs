@@ -107,7 +107,7 @@ fn is_refusal(decision: &CallDecision) -> bool {
     *verdict == Some(Verdict::Throttled) || *response == UpstreamResponse::Status(503)
 }
 
-/// Who is told of requests that have ended: the access log and the exporter of spans.
+/// What records requests that have ended: the access log and the exporter of spans.
 pub struct Observers {
     is_on: AtomicBool,
     clock: Clock,

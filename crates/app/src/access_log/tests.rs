@@ -141,7 +141,7 @@ fn a_failing_sink_is_reported_once_until_it_works_again() {
 }
 
 #[test]
-fn dropped_lines_are_counted_and_said_in_the_log() {
+fn dropped_lines_are_counted_and_reported_in_the_log() {
     let sink = Sink::default();
     // The sink cannot be written while this is held.
     let held = sink.bytes.lock().unwrap();

@@ -329,7 +329,7 @@ fn all_metrics_of_a_scrape_are_exported() {
 }
 
 #[test]
-fn a_collector_that_is_gone_is_said_once_and_costs_no_request() {
+fn a_dead_collector_is_reported_once_and_delays_no_request() {
     let upstream = mock();
     let dead = format!("http://{}", closed_port());
     let quick = "metrics_interval = \"50ms\"\n";
@@ -345,7 +345,7 @@ fn a_collector_that_is_gone_is_said_once_and_costs_no_request() {
     });
     stop(telemetry);
     let log = gateway.logged();
-    let said = log.lines().filter(|line| line.contains("otlp_failed"));
-    let said = said.filter(|line| line.contains("\"signal\":\"metrics\""));
-    assert_eq!(said.count(), 1, "{log}");
+    let reported = log.lines().filter(|line| line.contains("otlp_failed"));
+    let reported = reported.filter(|line| line.contains("\"signal\":\"metrics\""));
+    assert_eq!(reported.count(), 1, "{log}");
 }
