@@ -216,6 +216,8 @@ fn event(span: &mut Message, step: &TrailStep, time: SpanTime) {
         CallDecision::Waiting { .. } => "waiting",
         CallDecision::Admitted { .. } => "admitted",
         CallDecision::Refused { .. } => "refused",
+        CallDecision::Hedged { .. } => "hedged",
+        CallDecision::Overtaken { .. } => "overtaken",
         CallDecision::Unsent => "unsent",
         CallDecision::Scheduled { .. } => "retry_scheduled",
         CallDecision::Refreshed { .. } => "refreshed",
@@ -230,6 +232,9 @@ fn event(span: &mut Message, step: &TrailStep, time: SpanTime) {
             | CallDecision::Refused { key, reason, .. } => {
                 text("tidegate.key", key);
                 text("tidegate.reason", reason.as_str());
+            }
+            CallDecision::Hedged { key, .. } | CallDecision::Overtaken { key, .. } => {
+                text("tidegate.key", key);
             }
             CallDecision::Admitted { key, waited } => {
                 text("tidegate.key", key);
