@@ -47,6 +47,8 @@ pub struct Member {
 #[derive(Clone, Debug)]
 struct Calls {
     last: Timestamp,
+    /// The first call since the last reply.
+    asked_at: Option<Timestamp>,
     is_out: bool,
     is_urgent: bool,
     /// Consecutive calls without a reply.
@@ -119,6 +121,7 @@ impl Member {
             created_at: now,
             calls: Calls {
                 last: Timestamp::ZERO,
+                asked_at: None,
                 is_out: false,
                 is_urgent: false,
                 unanswered: 0,
@@ -191,7 +194,9 @@ impl Member {
         self.note_left(permit, outcome, verdict, now);
         let strategy = settings.controller.strategy;
         match verdict {
-            Some(Verdict::Success) if is_present => {
+            Some(Verdict::Success)
+                if is_present || self.external.is_sent_in_epoch(permit.number()) =>
+            {
                 self.feedback.accepted = self.feedback.accepted.saturating_add(1);
                 self.feedback.latency_sum += outcome.latency;
             }
@@ -336,6 +341,7 @@ impl Member {
         self.calls.pace = self.calls.jitter.between(0.95, 1.05);
         self.calls.is_urgent = false;
         self.calls.last = now;
+        self.calls.asked_at.get_or_insert(now);
         call
     }
 
@@ -350,6 +356,7 @@ impl Member {
     ) {
         self.calls.is_out = false;
         self.calls.unanswered = 0;
+        self.calls.asked_at = None;
         self.calls.retry_at = Timestamp::ZERO;
         self.forget_said(call);
         self.heard_at = Some(now);
@@ -422,12 +429,12 @@ impl Member {
         self.degraded.is_some()
     }
 
-    /// When [`Member::tick`] should be called next, because the store may be silent by then.
+    /// When [`Member::tick`] should be called next, because the store may be silent by then;
+    /// [`Timestamp::MAX`] while no call waits for its reply.
     pub fn next_tick(&self, settings: &SharedSettings, now: Timestamp) -> Timestamp {
-        match (&self.degraded, self.heard_at) {
-            (Some(_), _) => now + settings.fleet.interval,
-            (None, Some(heard_at)) => heard_at.max(self.quiet_until) + max_silence(settings),
-            (None, None) => self.created_at + SILENCE_AT_FIRST,
+        match self.degraded {
+            Some(_) => now + settings.fleet.interval,
+            None => self.silent_at(settings).unwrap_or(Timestamp::MAX),
         }
     }
 
@@ -643,10 +650,21 @@ impl Member {
     }
 
     fn is_silent(&self, settings: &SharedSettings, now: Timestamp) -> bool {
-        match self.heard_at {
-            Some(heard_at) => now >= heard_at.max(self.quiet_until) + max_silence(settings),
-            None => now >= self.created_at + SILENCE_AT_FIRST,
-        }
+        self.silent_at(settings).is_some_and(|at| now >= at)
+    }
+
+    /// When the store counts as silent unless it answers. A node that has nothing to say is not kept
+    /// waiting, however long the last reply is ago.
+    fn silent_at(&self, settings: &SharedSettings) -> Option<Timestamp> {
+        let asked_at = self.calls.asked_at?;
+        Some(match self.heard_at {
+            Some(heard_at) => {
+                let silence = max_silence(settings);
+                let usual = heard_at.max(self.quiet_until) + silence;
+                usual.max(asked_at + silence.saturating_sub(settings.fleet.interval))
+            }
+            None => asked_at + SILENCE_AT_FIRST,
+        })
     }
 
     fn run_controller(&mut self, settings: &SharedSettings, reply: &Reply, now: Timestamp) {

@@ -35,6 +35,9 @@ pub struct External {
     burst: f64,
     /// The epoch of the fleet.
     epoch: u32,
+    /// The last attempt that was sent, and the last one before this epoch.
+    last_number: u32,
+    last_before_epoch: u32,
     counts: Counts,
     /// Whether an ask had to wait for a slot or a token.
     was_short: bool,
@@ -80,6 +83,8 @@ impl External {
             bucket: Bucket::full(1.0, 0.0, now),
             burst: 1.0,
             epoch: 0,
+            last_number: 0,
+            last_before_epoch: 0,
             counts: Counts::default(),
             was_short: false,
             probe: None,
@@ -138,6 +143,7 @@ impl External {
     /// thinned out.
     pub(crate) fn begin_epoch(&mut self, epoch: u32, rate_ratio: f64) {
         self.epoch = epoch;
+        self.last_before_epoch = self.last_number;
         self.slots.thin_out(rate_ratio);
     }
 
@@ -148,6 +154,13 @@ impl External {
     /// The epoch in which attempt `number` of the gate was sent: that of its slot.
     pub(crate) fn epoch_of(&self, number: u32) -> u32 {
         self.numbers.epoch_of(number)
+    }
+
+    /// Whether attempt `number` was sent in the present epoch, perhaps with a slot of an earlier one.
+    /// Those are thinned out, so that it was sent at the present rate.
+    pub(crate) fn is_sent_in_epoch(&self, number: u32) -> bool {
+        let since = number.wrapping_sub(self.last_before_epoch);
+        (1..u32::MAX / 2).contains(&since)
     }
 
     /// The serial number of its slot; zero if that is not known.
@@ -201,6 +214,7 @@ impl External {
         } else {
             return false;
         }
+        self.last_number = number;
         self.counts.sent = self.counts.sent.saturating_add(1);
         true
     }
