@@ -502,8 +502,14 @@ impl Ledger {
             let room = whole(per.ceil()).saturating_sub(call.held);
             if is_far { 0 } else { call.want.min(room) }
         } else {
-            next = (turn - now).clamp(0.0, floor_micros(settings.lease) / 2.0);
-            let is_near = self.line < now + (2.0 * interval).max(step / 2.0);
+            let ahead = (2.0 * interval).max(step / 2.0);
+            let is_near = self.line < now + ahead;
+            // While the others keep the line busy, it is its turn after one slot of each.
+            let gains_at = match is_near {
+                true => turn,
+                false => (granted + f64::from(self.shares.active) * step).max(self.line - ahead),
+            };
+            next = (gains_at - now).clamp(0.0, floor_micros(settings.lease) / 2.0);
             let is_turn = self.line <= now || now >= turn;
             u32::from(call.held == 0 && call.want > 0 && is_turn && is_near)
         };

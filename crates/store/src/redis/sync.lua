@@ -395,8 +395,11 @@ local function reserve(h, call, lease, share)
       count = min(call.want, max(math.ceil(per) - call.held, 0))
     end
   else
-    next_ = min(max(turn - now, 0), call.lease / 2)
-    local is_near = h.line < now + max(2 * call.interval, step / 2)
+    local ahead = max(2 * call.interval, step / 2)
+    local is_near = h.line < now + ahead
+    -- While the others keep the line busy, it is its turn after one slot of each.
+    local gains_at = is_near and turn or max(lease.granted + h.active * step, h.line - ahead)
+    next_ = min(max(gains_at - now, 0), call.lease / 2)
     local is_turn = h.line <= now or now >= turn
     if call.held == 0 and call.want > 0 and is_turn and is_near then
       count = 1
