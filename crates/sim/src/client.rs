@@ -10,11 +10,15 @@ mod controller;
 mod failure_cost;
 mod failure_queue;
 mod gate;
+mod node;
 mod poll;
 mod pool;
 mod retry;
 mod settings;
 
+use std::sync::Arc;
+
+use policy::fleet::SharedSettings;
 use policy::random::Random;
 use policy::time::Timestamp;
 
@@ -22,6 +26,7 @@ pub use controller::{
     Action, AttemptId, AttemptResult, Controller, ControllerState, FollowUp, GateView, InFlight,
     ResendId,
 };
+pub(crate) use node::{Message, Node};
 pub use settings::{
     ClientSettings, CostSettings, CustomController, Driver, PoolSettings, Strategy, UnknownStrategy,
 };
@@ -36,7 +41,7 @@ use failure_cost::FailureCounter;
 #[derive(Debug)]
 pub(crate) struct Client {
     load: Load,
-    controller: Box<dyn Controller>,
+    sender: Sender,
     random: Random,
     attempts: Vec<Attempt>,
     /// Ids of ended attempts, to be used again.
@@ -47,6 +52,29 @@ pub(crate) struct Client {
     /// The end of the longest wait that the server asked for.
     hint_until: Timestamp,
     costs: Option<Costs>,
+}
+
+/// What decides when a client sends.
+#[derive(Debug)]
+enum Sender {
+    Alone(Box<dyn Controller>),
+    Node(Box<Node>),
+}
+
+impl Sender {
+    fn controller(&self) -> &dyn Controller {
+        match self {
+            Self::Alone(controller) => &**controller,
+            Self::Node(node) => &**node,
+        }
+    }
+
+    fn controller_mut(&mut self) -> &mut dyn Controller {
+        match self {
+            Self::Alone(controller) => &mut **controller,
+            Self::Node(node) => &mut **node,
+        }
+    }
 }
 
 /// The costs of the requests in the backlog, drawn one by one.
@@ -111,9 +139,21 @@ pub(crate) enum ClientAction {
 }
 
 impl Client {
-    pub(crate) fn new(settings: &ClientSettings, mut random: Random) -> Self {
+    /// A client. `shared`: if it is a node of a fleet, what all nodes agree on.
+    pub(crate) fn new(
+        settings: &ClientSettings,
+        shared: Option<&Arc<SharedSettings>>,
+        mut random: Random,
+    ) -> Self {
         let start = settings.start.at(random.unit());
         let load = Load::new(settings.backlog, start);
+        let sender = match shared {
+            Some(shared) => {
+                let ids = Random::from_seed(random.next_u64());
+                Sender::Node(Box::new(Node::new(Arc::clone(shared), ids, start)))
+            }
+            None => Sender::Alone(settings.controller(start)),
+        };
         Self {
             load: match settings.driver {
                 Driver::Poll { .. } => load.repeating(),
@@ -124,7 +164,7 @@ impl Client {
                 | Driver::FailureQueue(_)
                 | Driver::Protection(_) => load,
             },
-            controller: settings.controller(start),
+            sender,
             random,
             attempts: Vec::new(),
             free_ids: Vec::new(),
@@ -144,7 +184,15 @@ impl Client {
     }
 
     pub(crate) fn controller(&self) -> &dyn Controller {
-        &*self.controller
+        self.sender.controller()
+    }
+
+    /// The node of a fleet that it is, if any.
+    pub(crate) fn node(&mut self) -> Option<&mut Node> {
+        match &mut self.sender {
+            Sender::Alone(_) => None,
+            Sender::Node(node) => Some(node),
+        }
     }
 
     pub(crate) fn failure_cost(&self) -> FailureCost {
@@ -180,11 +228,13 @@ impl Client {
         let has_backlog = self.load.has(now);
         if let Some(costs) = &mut self.costs {
             let cost = costs.next(&mut self.random);
-            self.controller.set_next_cost(costs.estimate(cost));
+            let estimate = costs.estimate(cost);
+            self.sender.controller_mut().set_next_cost(estimate);
         }
-        let action = self
-            .controller
-            .next_action(id, has_backlog, now, &mut self.random);
+        let action =
+            self.sender
+                .controller_mut()
+                .next_action(id, has_backlog, now, &mut self.random);
         match action {
             Action::Send => {
                 self.load.take();
@@ -227,9 +277,10 @@ impl Client {
         if let Some(wait) = result.outcome.hint.wait {
             self.hint_until = self.hint_until.max(now + wait);
         }
-        let follow_up = self
-            .controller
-            .attempt_ended(id, &result, now, &mut self.random);
+        let follow_up =
+            self.sender
+                .controller_mut()
+                .attempt_ended(id, &result, now, &mut self.random);
         if follow_up == FollowUp::Requeue {
             self.load.put_back();
         }

@@ -4,15 +4,17 @@
 //! long as processing its events, and the same events always give the same bytes.
 //!
 //! [`replay`] runs one policy over events from a file. [`simulate`] runs clients with these policies
-//! against an [`upstream`] with a limit, as a [`scenario`] describes them; [`measure`] computes the
-//! figures, an [`assertion`] compares them with bounds, and [`report`] shows them with
-//! [`plot`]s. [`estimate`] makes a scenario of an access log. [`random`] draws upstreams on which a strategy was not tuned.
+//! against an [`upstream`] with a limit, as a [`scenario`] describes them, alone or as nodes of a
+//! [`fleet`]; [`measure`] computes the figures, an [`assertion`] compares them with bounds, and
+//! [`report`] shows them with [`plot`]s. [`estimate`] makes a scenario of an access log. [`random`] draws
+//! upstreams on which a strategy was not tuned.
 
 pub mod assertion;
 pub mod check;
 pub mod client;
 mod draw;
 pub mod estimate;
+pub mod fleet;
 pub mod load;
 pub mod measure;
 pub mod plot;

@@ -30,7 +30,8 @@ use crate::upstream::{Kind, UpstreamSettings};
 /// Records the results of a run.
 #[derive(Debug)]
 pub(crate) struct Recorder {
-    sent: u64,
+    /// When requests were sent, in order.
+    sent: Vec<Timestamp>,
     early_after_hint: u64,
     /// When results arrived, in order.
     accepted: Vec<Timestamp>,
@@ -73,7 +74,7 @@ impl AttemptClass {
 impl Recorder {
     pub(crate) fn new(scenario: &Scenario, clients: usize) -> Self {
         Self {
-            sent: 0,
+            sent: Vec::new(),
             early_after_hint: 0,
             accepted: Vec::new(),
             costs: scenario.binding_cost().map(|_| Vec::new()),
@@ -87,11 +88,11 @@ impl Recorder {
 
     /// Requests sent so far.
     pub(crate) fn sent_count(&self) -> u64 {
-        self.sent
+        self.sent.len() as u64
     }
 
     pub(crate) fn sent(&mut self, upstream: &UpstreamSettings, was_early: bool, now: Timestamp) {
-        self.sent += 1;
+        self.sent.push(now);
         self.early_after_hint += u64::from(was_early);
         let outage = upstream
             .outages
@@ -154,15 +155,17 @@ impl Recorder {
         let goodput_ratio = evaluation.goodput(Timestamp::ZERO);
         let goodput_ratio_settled = evaluation.goodput(SETTLED);
         let time_to_90_s = evaluation.seconds_to_90(Timestamp::ZERO, evaluation.end, |_, _| true);
+        let peak_ratio = evaluation.peak();
         let refused = self.refused.len() as u64;
+        let sent = self.sent_count();
         Figures {
             goodput_ratio,
             goodput_ratio_settled,
-            sent: self.sent,
+            sent,
             accepted: self.accepted.len() as u64,
             refused,
             failed: self.failed.len() as u64,
-            refused_ratio: ratio(refused as f64, self.sent as f64),
+            refused_ratio: ratio(refused as f64, sent as f64),
             early_after_hint: self.early_after_hint,
             bans: at_end.bans,
             max_client_bans: at_end.max_client_bans,
@@ -175,6 +178,10 @@ impl Recorder {
             mean_latency_ms: self.mean_latency_ms(),
             p99_latency_ms: self.p99_latency_ms(),
             jain: jain(&self.accepted_by_client),
+            peak_ratio,
+            store_calls_per_request: at_end
+                .store_calls
+                .and_then(|calls| ratio(calls as f64, sent as f64)),
             explanations: at_end.explanations,
         }
     }
@@ -201,6 +208,8 @@ pub(crate) struct FinalState {
     pub(crate) breaker_opened: u64,
     pub(crate) max_queue: Option<u64>,
     pub(crate) failure_cost: FailureCost,
+    /// Calls that the stores of fleets answered; `None` without fleets.
+    pub(crate) store_calls: Option<u64>,
     /// What each client does and why.
     pub(crate) explanations: Vec<Option<String>>,
 }
@@ -277,6 +286,28 @@ impl Evaluation<'_> {
         Some(arrived.saturating_sub(done))
     }
 
+    /// The most that was sent in [`PEAK`] from [`SETTLED`] on, over what a bucket accepts meanwhile;
+    /// `None` for other limits, because a window accepts its whole quota at once.
+    fn peak(&self) -> Option<f64> {
+        let Kind::Bucket { .. } = self.scenario.limit_at(Timestamp::ZERO) else {
+            return None;
+        };
+        let sent = &self.recorder.sent;
+        let last = self.end.since(SETTLED).checked_sub(PEAK)?;
+        let tenths = 0..=u32::try_from(last.as_millis() / 100).ok()?;
+        let ratios = tenths.filter_map(|tenths| {
+            let from = SETTLED + GRID * tenths;
+            // The limit before a step down: a client cannot know of the step yet.
+            let limit = self
+                .scenario
+                .rate_at(from)
+                .max(self.scenario.rate_at(from + PEAK));
+            let sent = count(sent, from, from + PEAK) as f64;
+            ratio(sent, limit * PEAK.as_secs_f64())
+        });
+        ratios.reduce(f64::max)
+    }
+
     fn outages(&self) -> Vec<OutageFigures> {
         let outages = &self.scenario.upstream.outages;
         let nexts = outages.iter().skip(1).map(|next| next.from);
@@ -348,6 +379,8 @@ impl Evaluation<'_> {
     }
 }
 
+/// Shorter than this, a burst is within what servers allow.
+const PEAK: Duration = Duration::from_secs(10);
 const GRID: Duration = Duration::from_millis(100);
 
 /// The length of an interval: 5 s, at least a whole window, and 40 s below one request per second.

@@ -10,6 +10,7 @@
 mod bins;
 mod clients;
 mod course;
+mod fleet;
 mod lanes;
 mod life;
 mod page;
@@ -25,6 +26,7 @@ use std::time::Duration;
 use crate::measure::{Figures, Series};
 
 pub use course::{Course, CourseBand, courses};
+pub use fleet::fleet_without_store;
 pub use life::life_of_a_limit;
 
 /// The content of a page.

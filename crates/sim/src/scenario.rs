@@ -3,6 +3,7 @@
 mod client;
 mod draft;
 mod fields;
+mod fleet;
 mod read;
 mod shipped;
 #[cfg(test)]
@@ -67,7 +68,8 @@ impl Scenario {
         let limit = self.upstream.cost?;
         let weigh = |client: &ClientSettings| {
             let mean = client.cost.map_or(1.0, |cost| cost.mean);
-            (f64::from(client.count) * mean, f64::from(client.count))
+            let senders = f64::from(client.senders());
+            (senders * mean, senders)
         };
         let (costs, clients) = self
             .clients
@@ -97,11 +99,11 @@ impl Scenario {
         }
     }
 
-    /// The total number of clients.
+    /// The total number of clients; every node of a fleet is one.
     pub fn client_count(&self) -> usize {
         self.clients
             .iter()
-            .map(|client| client.count as usize)
+            .map(|client| client.senders() as usize)
             .sum()
     }
 }

@@ -1,8 +1,11 @@
 //! Runs scenarios. The same scenario and seed always give the same result.
 //!
 //! **Randomness.** The seed gives one stream of random numbers to the upstream and one to each
-//! client, in this order. Clients do not draw from each other's streams, and a client's draws do not
+//! client, in this order, then one to the store of each fleet. Clients do not draw from each other's streams, and a client's draws do not
 //! affect the upstream.
+//!
+//! **Fleets.** Every node of a fleet is a client. Its calls to the store, and what the store answers,
+//! are events like requests.
 //!
 //! **Stopping.** A run may be long. Every few milliseconds it calls a function of its caller with the
 //! virtual time it has reached, which may end it: a server does when the client has disconnected.
@@ -10,14 +13,17 @@
 //! **Observers** see every event of a run, for the checks of invariants. Without an observer they
 //! cost nothing.
 
+mod fleet;
+
 use std::ops::ControlFlow;
 use std::time::Duration;
 
+use policy::fleet::{Notice, Reply as StoreReply};
 use policy::random::Random;
 use policy::time::Timestamp;
 
 use crate::client::{
-    Attempt, AttemptEnd, AttemptId, AttemptResult, Client, ClientAction, GateView,
+    Attempt, AttemptEnd, AttemptId, AttemptResult, Client, ClientAction, GateView, Message,
 };
 use crate::measure::{
     AttemptClass, Capacity, FailureCost, Figures, FinalState, Recorder, Series, SeriesRecorder,
@@ -25,6 +31,7 @@ use crate::measure::{
 use crate::scenario::Scenario;
 use crate::upstream::{Reply, Upstream};
 use crate::world::Queue;
+use fleet::{Fleet, Seat, Senders};
 
 /// Runs a scenario to its end.
 ///
@@ -159,6 +166,9 @@ struct Run<'s> {
     upstream: Upstream,
     random: Random,
     clients: Vec<Client>,
+    /// By client.
+    seats: Vec<Seat>,
+    fleets: Vec<Fleet>,
     recorder: Recorder,
     series: Option<SeriesRecorder>,
     observer: Option<&'s mut dyn Observer>,
@@ -167,7 +177,7 @@ struct Run<'s> {
 /// A few milliseconds of work: often enough for a progress bar, rarely enough to cost nothing.
 const EVENTS_PER_REPORT: u64 = 1 << 14;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 enum Event {
     /// A client's wake-up, which may be outdated.
     WakeUp { client: usize },
@@ -175,6 +185,18 @@ enum Event {
     AttemptEnd { client: usize, id: AttemptId },
     /// The end of a slice of the series.
     SliceEnd,
+    /// A node of a fleet may have to call its store, which may be outdated.
+    NodeWakeUp { client: usize },
+    /// A node may start or stop.
+    NodeChange { client: usize },
+    /// A call arrives at the store of a fleet.
+    Call(Box<Message>),
+    /// Its reply arrives at the node.
+    Reply(Box<Message>, Box<StoreReply>),
+    /// The node gives up on its call.
+    NoReply(Box<Message>),
+    /// What the store published arrives at a node.
+    Notice { client: usize, notice: Notice },
 }
 
 impl<'s> Run<'s> {
@@ -182,17 +204,19 @@ impl<'s> Run<'s> {
         let mut seeds = Random::from_seed(seed);
         let mut stream = || Random::from_seed(seeds.next_u64());
         let random = stream();
-        let groups = scenario.clients.iter();
-        let clients: Vec<_> = groups
-            .flat_map(|group| (0..group.count).map(move |_| group))
-            .map(|settings| Client::new(settings, stream()))
-            .collect();
+        let Senders {
+            clients,
+            seats,
+            fleets,
+        } = Senders::new(scenario, stream);
         Self {
             queue: Queue::new(),
             upstream: Upstream::new(&scenario.upstream),
             random,
             recorder: Recorder::new(scenario, clients.len()),
             clients,
+            seats,
+            fleets,
             series,
             observer: None,
             scenario,
@@ -205,6 +229,7 @@ impl<'s> Run<'s> {
         watch: &mut dyn FnMut(Progress) -> ControlFlow<()>,
     ) -> Option<(Figures, Option<SeriesRecorder>)> {
         let end = Timestamp::ZERO + self.scenario.duration;
+        self.schedule_nodes();
         for client in 0..self.clients.len() {
             self.send_all(client, Timestamp::ZERO);
         }
@@ -234,6 +259,12 @@ impl<'s> Run<'s> {
                 Event::WakeUp { .. } => {}
                 Event::AttemptEnd { client, id } => self.end_attempt(client, id, now),
                 Event::SliceEnd => self.end_slice(now),
+                Event::NodeWakeUp { client } => self.wake_node(client, now),
+                Event::NodeChange { client } => self.change_node(client, now),
+                Event::Call(message) => self.answer_call(message, now),
+                Event::Reply(message, reply) => self.take_reply(&message, &reply, now),
+                Event::NoReply(message) => self.give_up_call(&message, now),
+                Event::Notice { client, notice } => self.take_notice(client, &notice, now),
             }
         }
         self.sample(end);
@@ -250,10 +281,11 @@ impl<'s> Run<'s> {
                     if let Some(at) = self.clients[client].set_wake_up(until) {
                         self.queue.push(at, Event::WakeUp { client });
                     }
-                    return;
+                    break;
                 }
             }
         }
+        self.attend_node(client, now);
     }
 
     /// Requests do not overtake each other on the network, so the upstream can decide now what
@@ -261,9 +293,10 @@ impl<'s> Run<'s> {
     fn send(&mut self, client: usize, id: AttemptId, cost: Option<u32>, now: Timestamp) {
         let settings = &self.scenario.upstream;
         let arrives = now + settings.network;
+        let account = self.seats[client].account;
         let reply =
             self.upstream
-                .receive_cost(client, cost.unwrap_or(1), arrives, &mut self.random);
+                .receive_cost(account, cost.unwrap_or(1), arrives, &mut self.random);
         let (ends, end) = match reply {
             Reply::Response { at, response } => {
                 (at + settings.network, AttemptEnd::Response(response))
@@ -350,6 +383,8 @@ impl<'s> Run<'s> {
             breaker_opened: 0,
             max_queue: self.upstream.max_queue(),
             failure_cost: FailureCost::default(),
+            store_calls: (!self.fleets.is_empty())
+                .then(|| self.fleets.iter().map(Fleet::calls).sum()),
             explanations: controllers.map(|of| of.explanation(end)).collect(),
         };
         for client in &self.clients {

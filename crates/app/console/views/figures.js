@@ -43,6 +43,8 @@ const FIGURES = [
   ['mean_latency_ms', 'Latency from 60 s on, mean', latency],
   ['p99_latency_ms', 'Latency from 60 s on, 99th percentile', latency],
   ['jain', 'Fairness among clients (1 is equal)', index],
+  ['peak_ratio', 'Most sent in 10 s, of what the bucket allows', percentage],
+  ['store_calls_per_request', 'Calls to the store of a fleet per request', index],
 ];
 
 /**

@@ -215,6 +215,12 @@ fn simulate_lists_shipped_scenarios() {
     o8-16                        the same with 16 clients
     o9                           one request in two seconds; five too many in 30 s are a ban of a minute
     tokens                       a language model: 500 requests and 90 000 tokens a minute, headers on every answer
+    fleet-8                      8 nodes share a token bucket of 100/s through a store
+    fleet-64                     the same with 64 nodes
+    fleet-killed                 the store of 8 nodes is killed for 30 s and comes back empty
+    fleet-flushed                the store of 8 nodes loses everything, twice, and one message in a hundred
+    fleet-partition              4 of 8 nodes do not reach their store for 30 s
+    fleet-nodes                  nodes join, are killed and start again
     poll-normal                  a job of 45 s is followed to its end
     poll-limited                 the same with 14 status requests a minute: three are refused, and the client slows down
     backoff-outage-standard      an outage of 10 s and the standard preset
@@ -263,7 +269,7 @@ fn simulate_shows_a_shipped_scenario_as_written() {
     exit 2
     --- stderr
     error: `o10` is not a shipped scenario
-    hint: did you mean `o1`? shipped scenarios are o1, o2, o3, o4, o5, o6, o7, o8, o8-4, o8-8, o8-16, o9, tokens, poll-normal, poll-limited, backoff-outage-standard, backoff-outage-exhausted, backoff-outage-retry-after, backoff-many, queue-empty, queue-single-failure, queue-many-failures, queue-successes, queue-aging, queue-full, protection-single-error, protection-repeated-errors, protection-success-recovery, protection-auto-disable, protection-other-endpoints, aimd-fast, aimd-slow, aimd-throttling, aimd-failing
+    hint: did you mean `o1`? shipped scenarios are o1, o2, o3, o4, o5, o6, o7, o8, o8-4, o8-8, o8-16, o9, tokens, fleet-8, fleet-64, fleet-killed, fleet-flushed, fleet-partition, fleet-nodes, poll-normal, poll-limited, backoff-outage-standard, backoff-outage-exhausted, backoff-outage-retry-after, backoff-many, queue-empty, queue-single-failure, queue-many-failures, queue-successes, queue-aging, queue-full, protection-single-error, protection-repeated-errors, protection-success-recovery, protection-auto-disable, protection-other-endpoints, aimd-fast, aimd-slow, aimd-throttling, aimd-failing
     ");
 }
 

@@ -15,7 +15,7 @@ fn rejects_a_malformed_assertion() {
         error: `--assert` is `goodput >= 95%`, column 1: `goodput`, expected a figure; did you mean `goodput_ratio`?
         error: `--assert` is `bans = 0`, column 6: `=`, expected `>=`, `<=`, `>`, `<`, `==` or `!=`; did you mean `==`?
         error: `--assert` is `bans == 0 or sent > 5`, column 11: `or`, expected `and` or the end
-        hint: an assertion is `FIGURE OPERATOR NUMBER`, joined by `and`; figures are goodput_ratio, goodput_ratio_settled, sent, accepted, refused, failed, refused_ratio, early_after_hint, bans, breaker_opened, max_queue, time_to_90_s, mean_latency_ms, p99_latency_ms, jain, outages[N].sent, outages[N].recovery_s, steps[N].at_s, steps[N].settle_s
+        hint: an assertion is `FIGURE OPERATOR NUMBER`, joined by `and`; figures are goodput_ratio, goodput_ratio_settled, sent, accepted, refused, failed, refused_ratio, early_after_hint, bans, breaker_opened, max_queue, time_to_90_s, mean_latency_ms, p99_latency_ms, jain, peak_ratio, store_calls_per_request, outages[N].sent, outages[N].recovery_s, steps[N].at_s, steps[N].settle_s
         "
     );
 }

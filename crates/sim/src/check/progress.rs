@@ -122,6 +122,9 @@ fn bound(scenario: &Scenario) -> Option<Duration> {
         let Driver::Gate(settings) = &client.driver else {
             return None;
         };
+        if client.fleet.is_some() {
+            return None;
+        }
         gap = gap.max(max_gap(settings));
     }
     let gap = gap + max_latency(upstream) + max_limit_gap(upstream);

@@ -134,5 +134,6 @@ fn promises_shares(scenario: &Scenario) -> bool {
         _ => false,
     };
     let has_room = burst >= f64::from(clients.count.max(2));
-    is_adaptive && is_endless && !gives_hints && is_steady && has_room
+    let is_alone = clients.fleet.is_none();
+    is_adaptive && is_alone && is_endless && !gives_hints && is_steady && has_room
 }

@@ -125,7 +125,7 @@ impl Controller for GateController {
 }
 
 /// Without a deadline.
-const ASK: Ask = Ask {
+pub(super) const ASK: Ask = Ask {
     cost: 1,
     deadline: Timestamp::MAX,
     class: Class::Interactive,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use policy::backoff::{BackoffOptions, BackoffSettings};
 use policy::failure_queue::FailureQueueSettings;
+use policy::fleet::SharedSettings;
 use policy::gate::{GateOptions, GateSettings};
 use policy::jitter::Jitter;
 use policy::ladder::LadderSettings;
@@ -21,13 +22,16 @@ use super::gate::GateController;
 use super::poll::PollController;
 use super::pool::PoolController;
 use super::retry::{RetryController, RetryRule};
+use crate::fleet::FleetSettings;
 use crate::load::{Backlog, Start};
 
 /// A number of equal clients.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClientSettings {
-    /// How many clients.
+    /// How many clients, or fleets.
     pub count: u32,
+    /// Whether each is a fleet that shares one limit, which needs a gate.
+    pub fleet: Option<FleetSettings>,
     /// What decides when they send.
     pub driver: Driver,
     /// The maximum number of attempts in flight per client; for clients that only retry without a
@@ -108,6 +112,7 @@ impl ClientSettings {
     pub fn of(strategy: Strategy) -> Self {
         Self {
             count: 1,
+            fleet: None,
             driver: strategy.driver(DEFAULT_IN_FLIGHT),
             max_in_flight: DEFAULT_IN_FLIGHT,
             start: Start::default(),
@@ -121,6 +126,21 @@ impl ClientSettings {
     pub fn with_strategy(mut self, strategy: Strategy) -> Self {
         self.driver = strategy.driver(self.max_in_flight);
         self
+    }
+
+    /// The number of senders: clients, or nodes of all fleets.
+    pub fn senders(&self) -> u32 {
+        let nodes = self.fleet.as_ref().map_or(1, |fleet| fleet.nodes);
+        self.count.saturating_mul(nodes)
+    }
+
+    /// What all nodes of a fleet agree on; `None` if these clients are no fleet.
+    pub(crate) fn shared(&self) -> Option<SharedSettings> {
+        let (Some(fleet), Driver::Gate(settings)) = (&self.fleet, &self.driver) else {
+            return None;
+        };
+        let times = &fleet.store.values;
+        Some(SharedSettings::new(settings, times.interval, times.lease))
     }
 
     pub(super) fn controller(&self, now: Timestamp) -> Box<dyn Controller> {

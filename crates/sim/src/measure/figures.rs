@@ -45,6 +45,11 @@ pub struct Figures {
     pub p99_latency_ms: Option<f64>,
     /// Jain's index over accepted requests per client from 100 s on.
     pub jain: Option<f64>,
+    /// The most that was sent in 10 s from 60 s on, over what the limit allows in 10 s; `None` if the
+    /// limit is not a bucket.
+    pub peak_ratio: Option<f64>,
+    /// Calls to the stores of fleets over requests sent; `None` without fleets.
+    pub store_calls_per_request: Option<f64>,
     /// What each client does at the end and why, in a sentence; `None` if it has no gate. Not in
     /// `--json`.
     pub explanations: Vec<Option<String>>,
@@ -53,7 +58,7 @@ pub struct Figures {
 impl Figures {
     /// Every figure that is one number, with its name, in display order; `None` where it does not
     /// apply.
-    pub fn numbers(&self) -> [Named; 15] {
+    pub fn numbers(&self) -> [Named; 17] {
         let count = |number: u64| Some(number as f64);
         [
             ("goodput_ratio", self.goodput_ratio),
@@ -71,6 +76,8 @@ impl Figures {
             ("mean_latency_ms", self.mean_latency_ms),
             ("p99_latency_ms", self.p99_latency_ms),
             ("jain", self.jain),
+            ("peak_ratio", self.peak_ratio),
+            ("store_calls_per_request", self.store_calls_per_request),
         ]
     }
 }
@@ -272,7 +279,7 @@ pub enum Unit {
 }
 
 /// Every figure that is one number, in display order: its name, its unit and what it means.
-pub const FIGURES: [(&str, Unit, &str); 15] = [
+pub const FIGURES: [(&str, Unit, &str); 17] = [
     (
         "goodput_ratio",
         Unit::Share,
@@ -327,6 +334,16 @@ pub const FIGURES: [(&str, Unit, &str); 15] = [
         "jain",
         Unit::Index,
         "Fairness among clients from 100 s on; 1 is equal.",
+    ),
+    (
+        "peak_ratio",
+        Unit::Share,
+        "The most sent in 10 s from 60 s on, over what the bucket allows.",
+    ),
+    (
+        "store_calls_per_request",
+        Unit::Index,
+        "Calls to the stores of fleets over requests sent.",
     ),
 ];
 

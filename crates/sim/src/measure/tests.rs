@@ -31,6 +31,7 @@ fn figures(scenario: &Scenario, recorder: Recorder, backlog: Backlog) -> Figures
         breaker_opened: 0,
         max_queue: None,
         failure_cost: FailureCost::default(),
+        store_calls: None,
         explanations: vec![None],
     };
     recorder.figures(scenario, &[&load], at_end)

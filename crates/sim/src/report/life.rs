@@ -22,7 +22,11 @@ pub fn life_of_a_limit() -> String {
         figures,
         series,
     };
-    let svg = draw(&plot(&run));
+    framed(&draw(&plot(&run)))
+}
+
+/// A plot as a file of its own, with its colours.
+pub(super) fn framed(svg: &str) -> String {
     let (_, elements) = svg.split_once("<svg ").expect("it is an SVG element");
     let (tag, elements) = elements.split_once('>').expect("its tag ends");
     let (colours, _) = STYLE.split_once("* {").expect("colours come first");

@@ -13,6 +13,7 @@ use policy::pool::Balance;
 use policy::preset::Preset;
 use policy::setting::{Format, Kind, Options, SettingErrors};
 
+use super::fleet;
 use crate::client::{
     ClientSettings, CostSettings, DEFAULT_IN_FLIGHT, Driver, PoolSettings, Strategy, naive,
 };
@@ -104,6 +105,7 @@ pub(super) fn read(reader: &Reader<'_>) -> Option<ClientSettings> {
     let max_in_flight = values.max_in_flight.unwrap_or_else(|| sender.in_flight());
     Some(ClientSettings {
         count: values.count,
+        fleet: fleet::read(reader, values.count),
         driver: sender.driver(reader, max_in_flight)?,
         max_in_flight,
         start: values.start,
@@ -195,7 +197,7 @@ const NAIVE: [&str; 4] = ["base", "max", "jitter", "growth"];
 
 /// All settings of any client, for one with an unknown strategy or policy.
 fn all_names() -> Vec<&'static str> {
-    let strategies = [GATE.as_slice(), &NAIVE].concat();
+    let strategies = [GATE.as_slice(), &fleet::NAMES, &NAIVE].concat();
     let policies = [
         Policy::Poll,
         Policy::Backoff,
@@ -232,7 +234,7 @@ impl Sender {
         match self {
             Self::Strategy(Strategy::None) => NAIVE.to_vec(),
             Self::Strategy(Strategy::Adaptive | Strategy::Aimd | Strategy::Fixed(_)) => {
-                GATE.to_vec()
+                [GATE.as_slice(), &fleet::NAMES].concat()
             }
             Self::Policy(Policy::Poll) => [PollOptions::NAMES, JobOptions::NAMES].concat(),
             Self::Policy(Policy::Backoff) => [BackoffOptions::NAMES, PresetOptions::NAMES].concat(),

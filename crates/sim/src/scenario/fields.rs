@@ -36,7 +36,10 @@ pub fn fields(text: &str) -> Vec<Field> {
     }
     match list(&table, "client").as_slice() {
         [] => fields.add("client[0]", "count", "Clients", "1"),
-        [client] => fields.add_of(client, "client[0]", "count", "Clients", Some("1")),
+        [client] => {
+            fields.add_of(client, "client[0]", "count", "Clients", Some("1"));
+            fields.add_of(client, "client[0]", "nodes", "Nodes", None);
+        }
         _ => {}
     }
     fields.add_of(&table, "", "duration", "Duration", Some("300s"));

@@ -52,6 +52,12 @@ shipped! {
     "o8-16", "the same with 16 clients";
     "o9", "one request in two seconds; five too many in 30 s are a ban of a minute";
     "tokens", "a language model: 500 requests and 90 000 tokens a minute, headers on every answer";
+    "fleet-8", "8 nodes share a token bucket of 100/s through a store";
+    "fleet-64", "the same with 64 nodes";
+    "fleet-killed", "the store of 8 nodes is killed for 30 s and comes back empty";
+    "fleet-flushed", "the store of 8 nodes loses everything, twice, and one message in a hundred";
+    "fleet-partition", "4 of 8 nodes do not reach their store for 30 s";
+    "fleet-nodes", "nodes join, are killed and start again";
     "poll-normal", "a job of 45 s is followed to its end";
     "poll-limited", "the same with 14 status requests a minute: three are refused, and the client slows down";
     "backoff-outage-standard", "an outage of 10 s and the standard preset";

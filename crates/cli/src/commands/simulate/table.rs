@@ -54,7 +54,7 @@ enum Unit {
     Index,
 }
 
-const COLUMNS: [Column; 12] = [
+const COLUMNS: [Column; 13] = [
     usual("goodput", "goodput_ratio", Unit::Share(1)),
     usual("settled", "goodput_ratio_settled", Unit::Share(1)),
     // Two digits: a tenth of a percent decides whether a strategy meets its goal.
@@ -68,6 +68,7 @@ const COLUMNS: [Column; 12] = [
     usual("early", "early_after_hint", Unit::Count),
     rare("queue", "max_queue", Unit::Count),
     rare("fairness", "jain", Unit::Index),
+    rare("store calls", "store_calls_per_request", Unit::Index),
 ];
 
 const fn usual(heading: &'static str, figure: &'static str, unit: Unit) -> Column {
