@@ -358,7 +358,9 @@ fn simulate_prints_figures_as_json() {
       ],
       "mean_latency_ms": 91.16929853271029,
       "p99_latency_ms": 137.51533899999998,
-      "jain": null
+      "jain": null,
+      "peak_ratio": 1.11,
+      "store_calls_per_request": null
     }
     "#);
 }
@@ -456,6 +458,8 @@ fn simulate_prints_mean_and_spread_of_several_seeds() {
       "mean_latency_ms": 91.62776892387795,
       "p99_latency_ms": 135.80769433333333,
       "jain": null,
+      "peak_ratio": 1.11,
+      "store_calls_per_request": null,
       "spread": {
         "goodput_ratio": 0.0013584712216226313,
         "goodput_ratio_settled": 0.005773502691896263,
@@ -483,7 +487,9 @@ fn simulate_prints_mean_and_spread_of_several_seeds() {
         ],
         "mean_latency_ms": 1.648492315954347,
         "p99_latency_ms": 7.281261237155637,
-        "jain": null
+        "jain": null,
+        "peak_ratio": 0.0,
+        "store_calls_per_request": null
       }
     }
     "#);
