@@ -133,9 +133,10 @@ fn line(runs: &[Figures]) -> String {
         values.map(|values| values.iter().sum::<f64>() / values.len() as f64)
     };
     let shown = |number: Option<f64>, digits: usize, unit: &str| {
-        number.map_or("–".to_owned(), |number| {
-            format!("{number:.digits$}{unit}")
-        })
+        number.map_or_else(
+            || "–".to_owned(),
+            |number| format!("{number:.digits$}{unit}"),
+        )
     };
     let percent = |number: Option<f64>| number.map(|number| 100.0 * number);
     let peaks = runs.iter().filter_map(|run| run.peak_ratio);
