@@ -228,6 +228,14 @@ impl Member {
         verdict
     }
 
+    /// An attempt ended without an outcome: a probe of the fleet has to be sent again.
+    pub fn abandoned(&mut self, permit: &Permit) {
+        if self.external.end_probe(permit.number()) {
+            self.feedback.probe = Some(ProbeResult::Unknown);
+            self.calls.is_urgent = true;
+        }
+    }
+
     /// Notices a hold and a trip of the gate; call it after [`Gate::settle`].
     pub fn after_settle(&mut self, gate: &Gate, now: Timestamp) {
         if let Some(until) = gate.hold_until(now)
@@ -280,6 +288,10 @@ impl Member {
         if self.calls.last > Timestamp::ZERO && elapsed > 0.0 {
             let weight = 1.0 - (-elapsed / DEMAND_SECONDS).exp();
             self.demand += weight * (f64::from(counts.asked) / elapsed - self.demand);
+        }
+        if self.demand < MIN_DEMAND {
+            // Otherwise the last trace of it would reserve a slot with every call.
+            self.demand = 0.0;
         }
         let interval = settings.fleet.interval.as_secs_f64();
         let is_short = waiting > 0 || self.external.was_short();
@@ -467,6 +479,15 @@ impl Member {
             || !self.external.slots.is_empty()
             || self.external.is_probing()
             || self.owner.as_ref().is_some_and(|owner| owner.has_decided())
+    }
+
+    /// Whether the fleet lets nothing pass now: the gate must be kept.
+    pub fn is_blocked(&self, now: Timestamp) -> bool {
+        let is_open = match self.external.breaker {
+            ExternalBreaker::Closed | ExternalBreaker::HalfOpen { .. } => false,
+            ExternalBreaker::Open { until } => until > now,
+        };
+        is_open || self.external.hold_until > now
     }
 
     fn is_short_of_slots(&self, now: Timestamp) -> bool {
