@@ -285,6 +285,16 @@ impl<T> Hosts<T> {
         self.values.iter_mut()
     }
 
+    /// Other values for the same hosts, with the same indexes.
+    pub fn map<U>(&self, change: impl FnMut(&T) -> U) -> Hosts<U> {
+        Hosts {
+            values: self.values.iter().map(change).collect(),
+            patterns: self.patterns.clone(),
+            exact: self.exact.clone(),
+            wild: self.wild.clone(),
+        }
+    }
+
     fn position(&self, pattern: &HostPattern) -> Option<HostIndex> {
         match pattern {
             HostPattern::Exact(host) => self.exact.get(host).copied(),
@@ -376,6 +386,17 @@ mod tests {
         assert_eq!(hosts.insert(pattern("*.example.com"), 4), Some(wild));
         assert_eq!((*hosts.get(first), *hosts.get(wild)), (3, 4));
         assert_eq!(hosts.iter().len(), 2);
+    }
+
+    #[test]
+    fn mapped_values_keep_their_indexes() {
+        let mut hosts = Hosts::new(0);
+        let index = hosts.insert(pattern("*.example.com"), 1).unwrap();
+        hosts.alias("llm/a", "a.example.com");
+        let doubled = hosts.map(|value| format!("{}", 2 * value));
+        assert_eq!(doubled.get(index), "2");
+        assert_eq!(doubled.index_for("llm/a"), index);
+        assert_eq!(doubled.find("example.org"), "0");
     }
 
     #[test]
