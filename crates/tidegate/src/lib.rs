@@ -76,7 +76,8 @@
 //!
 //! - **Connect to servers.** Your client does. Disable its own retries, or gates will see one attempt
 //!   where there were several.
-//! - **Count across processes.** Two processes are two limiters, and each learns its share.
+//! - **Count across processes** by itself. Two processes are two limiters, and each learns its share,
+//!   unless a task connects them through a store: [`fleet`].
 //! - **Limit your own callers.** It is for the client side. To limit the callers of *your* service,
 //!   a plain rate limiter is simpler.
 //! - **Read bodies.** Code that reads the body can report what it meant.
@@ -92,6 +93,7 @@ pub mod event;
     expect(dead_code, unreachable_pub, reason = "it is public as part of `http`")
 )]
 mod failure;
+pub mod fleet;
 // Most of its examples wait on the clock of a paused runtime.
 #[cfg(any(not(doctest), feature = "tokio"))]
 pub mod guide;

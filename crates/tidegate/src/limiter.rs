@@ -32,11 +32,13 @@ mod builder;
 mod gates;
 mod hedge;
 mod notify;
+mod shared;
 mod snapshot;
 mod wait;
 mod wakeups;
 
 pub use builder::LimiterBuilder;
+pub use shared::{FleetStatus, SharedCall, SharedGates};
 pub use snapshot::{GateView, Snapshot, Sort, Totals};
 pub(crate) use wait::Wait;
 
@@ -62,7 +64,7 @@ pub struct Limiter {
 
 /// State shared by all clones of a limiter, its permits and its alarms.
 ///
-/// Lock order: settings, then shards, then the clock. Wakers and listeners are called with no lock
+/// Lock order: settings, then shards, then the schedule of calls, then the clock. Wakers and listeners are called with no lock
 /// held.
 struct Inner {
     clock: Clock,
@@ -99,11 +101,12 @@ impl Limiter {
             listener,
             budget,
             seeds,
+            fleet,
         } = builder;
         let hosts = Arc::new(hosts);
         let inner = Inner {
             clock: clock.unwrap_or_default(),
-            registry: Registry::new(&hosts),
+            registry: Registry::new(&hosts, fleet),
             hosts: Mutex::new(hosts),
             listener,
             seeds: Mutex::new(seeds),
@@ -324,8 +327,9 @@ impl Limiter {
     /// Keys and records of all gates, for persistence. Holds each lock for a few gates at a time.
     pub fn records(&self) -> Vec<(String, GateRecord)> {
         let mut records = Vec::new();
-        self.each_gate(|key, gate, _, _, now| {
-            records.push((key.to_owned(), gate.record(now)));
+        self.each_gate(|shard, index, now| {
+            let record = shard.with_gate(index, |gate, _, _| gate.record(now));
+            records.push((shard.key(index).to_owned(), record));
         });
         records
     }

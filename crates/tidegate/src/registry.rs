@@ -22,17 +22,20 @@ use crate::settings::HostSettings;
 use crate::sync::{AtomicUsize, Mutex, MutexGuard, lock};
 
 mod hash;
+mod members;
 mod seats;
 mod shard;
 mod slab;
 mod table;
 mod text;
 
+pub(crate) use members::{FleetNode, Schedule};
 pub(crate) use seats::SeatId;
-pub(crate) use shard::{AskResult, SeatTaken, Shard};
+pub(crate) use shard::{AskResult, DueCall, SeatTaken, Shard};
 pub(crate) use slab::SlotIndex;
 
 use hash::KeyHash;
+use members::GateHosts;
 
 /// The location of a gate in the registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +59,7 @@ pub(crate) struct Registry {
     max_gates: AtomicUsize,
     /// The next shard to search for idle gates.
     eviction_shard: AtomicUsize,
+    fleet: Option<FleetNode>,
 }
 
 /// A shard aligned to two cache lines, because CPUs prefetch cache lines in pairs.
@@ -64,16 +68,25 @@ pub(crate) struct Registry {
 struct Padded(Mutex<Shard>);
 
 impl Registry {
-    pub(crate) fn new(hosts: &Arc<Hosts<HostSettings>>) -> Self {
+    /// A registry without gates; in a fleet, all of its gates are shared.
+    pub(crate) fn new(hosts: &Arc<Hosts<HostSettings>>, fleet: Option<FleetNode>) -> Self {
         let settings = &hosts.default_value().gate;
-        let shards = std::iter::repeat_with(|| Padded(Mutex::new(Shard::new(Arc::clone(hosts)))));
+        let applied = GateHosts::new(hosts, fleet.as_ref());
+        let shard = || Shard::new(&applied, fleet.as_ref());
+        let shards = std::iter::repeat_with(|| Padded(Mutex::new(shard())));
         Self {
             shards: shards.take(settings.shards()).collect(),
             hasher: KeyHash::random(),
             gates: AtomicUsize::new(0),
             max_gates: AtomicUsize::new(settings.max_gates()),
             eviction_shard: AtomicUsize::new(0),
+            fleet,
         }
+    }
+
+    /// The node of a fleet that shares all gates.
+    pub(crate) fn fleet(&self) -> Option<&FleetNode> {
+        self.fleet.as_ref()
     }
 
     /// The number of gates.
@@ -221,9 +234,10 @@ impl Registry {
     ) {
         let max_gates = hosts.default_value().gate.max_gates();
         self.max_gates.store(max_gates, Ordering::Relaxed);
+        let hosts = GateHosts::new(hosts, self.fleet.as_ref());
         for number in 0..self.shards() {
             let mut shard = self.lock(number);
-            shard.adopt(hosts, now, wakers);
+            shard.adopt(&hosts, now, wakers);
             served(number, &mut shard);
         }
     }
@@ -240,9 +254,10 @@ impl Registry {
     ) {
         let hash = self.hasher.hash(key);
         let of_key = self.shard_of(hash);
+        let hosts = GateHosts::new(hosts, self.fleet.as_ref());
         for number in 0..self.shards() {
             let mut shard = self.lock(number);
-            shard.set_hosts(hosts);
+            shard.set_hosts(&hosts);
             if number == of_key
                 && let Some(slot) = shard.find(hash, key)
             {
@@ -297,7 +312,7 @@ mod tests {
             options.set(name, value).expect("a setting of a test");
         }
         let gate = options.build().expect("settings of a test fit together");
-        Registry::new(&Arc::new(Hosts::new(HostSettings::from(gate))))
+        Registry::new(&Arc::new(Hosts::new(HostSettings::from(gate))), None)
     }
 
     /// A key long enough that a few hundred of them are worth compacting.

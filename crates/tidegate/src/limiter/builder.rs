@@ -3,8 +3,10 @@
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
+use std::time::Duration;
 
 use policy::budget::BudgetSettings;
+use policy::fleet::NodeId;
 use policy::gate::GateSettings;
 use policy::hosts::{HostPattern, Hosts};
 use policy::random::Random;
@@ -13,6 +15,7 @@ use policy::time::Timestamp;
 use super::Limiter;
 use crate::clock::Clock;
 use crate::event::{Event, EventListener};
+use crate::registry::{FleetNode, Schedule};
 use crate::settings::HostSettings;
 
 /// Builds a [`Limiter`].
@@ -36,6 +39,7 @@ pub struct LimiterBuilder {
     pub(super) listener: Option<Arc<dyn EventListener>>,
     pub(super) budget: BudgetSettings,
     pub(super) seeds: Random,
+    pub(super) fleet: Option<FleetNode>,
 }
 
 impl LimiterBuilder {
@@ -46,6 +50,7 @@ impl LimiterBuilder {
             listener: None,
             budget: BudgetSettings::default(),
             seeds: Random::from_seed(RandomState::new().hash_one(0)),
+            fleet: None,
         }
     }
 
@@ -124,6 +129,23 @@ impl LimiterBuilder {
     pub fn seed(self, seed: u64) -> Self {
         Self {
             seeds: Random::from_seed(seed),
+            ..self
+        }
+    }
+
+    /// Shares every gate with the other nodes of a fleet, see [`fleet`](crate::fleet). `interval` is the
+    /// time between two calls of a node about a key, and a node that did not call for `lease` has no
+    /// share; all nodes have the same. Until [`SharedGates`](crate::fleet::SharedGates) are driven,
+    /// nothing is admitted for two seconds, and then next to nothing.
+    pub fn fleet(self, node: NodeId, interval: Duration, lease: Duration) -> Self {
+        let fleet = FleetNode {
+            node,
+            interval,
+            lease,
+            schedule: Arc::new(Schedule::new()),
+        };
+        Self {
+            fleet: Some(fleet),
             ..self
         }
     }

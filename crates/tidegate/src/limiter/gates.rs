@@ -17,7 +17,7 @@ use super::Limiter;
 use crate::ask::{Ask, Refusal};
 use crate::event::Event;
 use crate::permit::Permit;
-use crate::registry::{GateLocation, Shard};
+use crate::registry::{GateLocation, Shard, SlotIndex};
 use crate::settings::HostSettings;
 use crate::sync::{MutexGuard, lock};
 use crate::waking::wake_all;
@@ -153,7 +153,8 @@ impl Limiter {
     ) -> Option<Verdict> {
         let now = self.inner.clock.now();
         let mut shard = self.inner.registry.lock(location.shard);
-        if self.inner.listener.is_none() && !shard.is_waited_for(location.slot) {
+        let is_plain = self.inner.listener.is_none() && !shard.is_shared();
+        if is_plain && !shard.is_waited_for(location.slot) {
             shard.settle(location.slot, permit, outcome, verdict, now)
         } else {
             self.settle_observed(shard, location, outcome, now, |shard, now| {
@@ -218,9 +219,14 @@ impl Limiter {
         let before = shard.summary(location.slot, now);
         let verdict = settle(&mut shard, now);
         let is_changed = !before.same_hold_and_breaker(&shard.summary(location.slot, now));
+        let mut wakers = Vec::new();
+        shard.schedule_call(location.slot, now, &mut wakers);
         if is_changed && self.inner.listener.is_some() {
             self.emit_gate_changes(shard, location, &before, now);
+        } else {
+            drop(shard);
         }
+        wake_all(wakers);
         verdict
     }
 
@@ -316,6 +322,8 @@ impl Limiter {
         let done = act(&mut shard, now);
         if was_waited_for || shard.is_waited_for(location.slot) {
             shard.serve(location.slot, now, &mut wakers);
+        } else {
+            shard.schedule_call(location.slot, now, &mut wakers);
         }
         self.set_alarm(location.shard, &mut shard);
         drop(shard);
@@ -328,6 +336,11 @@ impl Limiter {
         match self.known_gate(key) {
             Some((mut shard, location)) => {
                 let now = shard.time_at(location.slot, now);
+                shard.peek(location.slot, ask, now)
+            }
+            // Only the store knows what a shared gate would decide, and a gate has to ask it.
+            None if self.inner.registry.fleet().is_some() => {
+                let (mut shard, location) = self.gate_of(key, now)?;
                 shard.peek(location.slot, ask, now)
             }
             None => self.peek_new(key, ask, now),
@@ -407,7 +420,7 @@ impl Limiter {
     /// The strategy of a gate that has a permit out.
     pub(crate) fn strategy_at(&self, location: GateLocation) -> Strategy {
         let mut shard = self.inner.registry.lock(location.shard);
-        shard.with_gate(location.slot, |_, settings, _| settings.strategy())
+        shard.strategy(location.slot)
     }
 
     /// The deadline of an ask made at `now`, by the settings of the gate of `key`.
@@ -596,19 +609,15 @@ impl Limiter {
     }
 
     /// Calls `look` with every gate, holding each lock for a few gates at a time.
-    pub(super) fn each_gate(
-        &self,
-        mut look: impl FnMut(&str, &mut Gate, &GateSettings, &Tickets, Timestamp),
-    ) {
+    pub(super) fn each_gate(&self, mut look: impl FnMut(&mut Shard, SlotIndex, Timestamp)) {
         for number in 0..self.inner.registry.shards() {
             let mut from = 0;
             loop {
                 let now = self.inner.clock.now();
                 let mut shard = self.inner.registry.lock(number);
-                let next =
-                    shard.look_at_some(from, GATES_PER_LOCK, |key, gate, settings, tickets| {
-                        look(key, gate, settings, tickets, now);
-                    });
+                let next = shard.look_at_some(from, GATES_PER_LOCK, |shard, index| {
+                    look(shard, index, now);
+                });
                 match next {
                     Some(next) => from = next,
                     None => break,

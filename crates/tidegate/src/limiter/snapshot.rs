@@ -6,7 +6,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use policy::breaker::BreakerState;
-use policy::gate::{GateSettings, GateSnapshot};
+use policy::fleet::MemberView;
+use policy::gate::GateSnapshot;
 use policy::rate::Strategy;
 
 use super::Limiter;
@@ -128,6 +129,8 @@ pub struct GateView {
     pub strategy: Strategy,
     /// Its state.
     pub gate: GateSnapshot,
+    /// What the fleet says of it, if its key is shared; the rate of `gate` is this node's part then.
+    pub fleet: Option<MemberView>,
 }
 
 impl Limiter {
@@ -150,9 +153,11 @@ impl Limiter {
         let mut first = First::new(if offset == 0 { limit } else { 0 });
         let mut ranks = Vec::new();
         let mut matching = 0;
-        self.each_gate(|key, gate, settings, tickets, now| {
+        self.each_gate(|shard, index, now| {
             totals.gates += 1;
-            let seen = gate.snapshot(settings, tickets, now);
+            let seen = shard.look(index, now);
+            let fleet = shard.member_view(index, now);
+            let key = shard.key(index);
             totals.in_flight += u64::from(seen.in_flight);
             totals.waiting += u64::from(seen.waiting);
             match seen.breaker {
@@ -171,7 +176,7 @@ impl Limiter {
             if let Some(weight) = weigh(key, &seen) {
                 matching += 1;
                 match offset {
-                    0 => first.offer(weight, key, || view(key, settings, seen)),
+                    0 => first.offer(weight, key, || view(key, seen, fleet)),
                     _ => ranks.push(Rank::new(weight, key)),
                 }
             }
@@ -195,11 +200,9 @@ impl Limiter {
     pub fn gate(&self, key: &str) -> Option<GateView> {
         let now = self.inner.clock.now();
         let (mut shard, location) = self.known_gate(key)?;
-        let key = shard.key(location.slot).to_owned();
-        let seen = shard.with_gate(location.slot, |gate, settings, tickets| {
-            view(&key, settings, gate.snapshot(settings, tickets, now))
-        });
-        Some(seen)
+        let seen = shard.look(location.slot, now);
+        let fleet = shard.member_view(location.slot, now);
+        Some(view(shard.key(location.slot), seen, fleet))
     }
 
     fn counted(&self) -> Totals {
@@ -225,11 +228,12 @@ impl Limiter {
     }
 }
 
-fn view(key: &str, settings: &GateSettings, gate: GateSnapshot) -> GateView {
+fn view(key: &str, gate: GateSnapshot, fleet: Option<MemberView>) -> GateView {
     GateView {
         key: key.to_owned(),
-        strategy: settings.strategy(),
+        strategy: gate.strategy,
         gate,
+        fleet,
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use policy::budget::{BudgetSettings, RetryBudget};
+use policy::fleet::Member;
 use policy::gate::{
     self, Decision, Gate, GateRecord, GateSettings, GateSnapshot, GateSummary, Reason, ResponseBody,
 };
@@ -13,6 +14,7 @@ use policy::line::Tickets;
 use policy::outcome::{Outcome, Verdict};
 use policy::time::Timestamp;
 
+use super::members::{FleetNode, GateHosts, Members};
 use super::seats::{SeatId, SeatState, Seats};
 use super::slab::{Slab, Slot, SlotIndex};
 use super::table::Table;
@@ -23,6 +25,9 @@ use crate::settings::HostSettings;
 
 mod forget;
 mod line;
+mod shared;
+
+pub(crate) use shared::DueCall;
 
 /// Everything under one lock. The fields that every ask touches come first, in two cache lines.
 /// Those it writes share the lock's cache line, because every written line moves between CPU cores.
@@ -34,6 +39,8 @@ pub(crate) struct Shard {
     slab: Slab,
     text: Text,
     hosts: Arc<Hosts<HostSettings>>,
+    /// Only if the gates are shared by a fleet.
+    members: Option<Box<Members>>,
     tickets: Tickets,
     seats: Seats,
     /// Retry budgets of gates that have been used by calls; evicted with their gates.
@@ -76,13 +83,18 @@ pub(crate) enum AskResult {
 }
 
 impl Shard {
-    pub(super) fn new(hosts: Arc<Hosts<HostSettings>>) -> Self {
+    pub(super) fn new(hosts: &GateHosts, fleet: Option<&FleetNode>) -> Self {
+        let members = fleet.zip(hosts.shared.as_ref()).map(|(fleet, shared)| {
+            let members = Members::new(fleet.clone(), Arc::clone(shared));
+            Box::new(members)
+        });
         Self {
             counts: Counts::default(),
             table: Table::default(),
             slab: Slab::default(),
             text: Text::default(),
-            hosts,
+            hosts: Arc::clone(&hosts.hosts),
+            members,
             tickets: Tickets::new(),
             seats: Seats::default(),
             retry_budgets: BTreeMap::new(),
@@ -117,13 +129,18 @@ impl Shard {
             Some(record) => Gate::restore(settings, record, now),
             None => Gate::new(settings, now),
         };
-        let index = self.slab.insert(Slot {
+        let slot = self.slab.insert(Slot {
             key: text,
             settings: index,
             gate,
         });
-        self.table.insert(hash, index);
-        Some(index)
+        self.table.insert(hash, slot);
+        if let Some(members) = &mut self.members {
+            let settings = members.settings.get(index);
+            let member = Member::new(settings, members.fleet.node, now);
+            members.insert(slot, member);
+        }
+        Some(slot)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -139,6 +156,9 @@ impl Shard {
         cost: u32,
         now: Timestamp,
     ) -> Option<gate::Permit> {
+        if self.members.is_some() {
+            return None;
+        }
         let (gate, settings, _) = self.parts(index);
         // Clocks of two CPU cores may differ slightly; a gate's time never goes back.
         let now = not_back(gate, now);
@@ -155,12 +175,11 @@ impl Shard {
         now: Timestamp,
     ) -> Result<gate::Permit, Refusal> {
         self.counts.requests += 1;
-        let (gate, settings, tickets) = self.parts(index);
-        let now = not_back(gate, now);
-        match gate.acquire(settings, tickets, &ask_at_once(cost, now), now) {
+        let now = self.time_at(index, now);
+        match self.decide(index, &ask_at_once(cost, now), now) {
             Decision::Admit(permit) => Ok(permit),
             Decision::Wait { reason, until, .. } | Decision::Refuse { reason, until } => {
-                let reason = without_deadline(reason, gate, now);
+                let reason = without_deadline(reason, self.parts(index).0, now);
                 self.counts.denied += 1;
                 Err(Refusal::new(reason, until, now))
             }
@@ -175,17 +194,17 @@ impl Shard {
         now: Timestamp,
     ) -> Result<gate::Permit, Refusal> {
         self.counts.requests += 1;
-        let (gate, settings, tickets) = self.parts(index);
-        let now = not_back(gate, now);
+        let now = self.time_at(index, now);
         let at_once = gate::Ask {
             class: ask.class,
             ..ask_at_once(ask.cost, now)
         };
-        match gate.acquire(settings, tickets, &at_once, now) {
+        match self.decide(index, &at_once, now) {
             Decision::Admit(permit) => Ok(permit),
-            Decision::Wait { reason, until, .. } | Decision::Refuse { reason, until } => Err(
-                Refusal::new(without_deadline(reason, gate, now), until, now),
-            ),
+            Decision::Wait { reason, until, .. } | Decision::Refuse { reason, until } => {
+                let reason = without_deadline(reason, self.parts(index).0, now);
+                Err(Refusal::new(reason, until, now))
+            }
         }
     }
 
@@ -199,10 +218,9 @@ impl Shard {
         waker: &Waker,
         now: Timestamp,
     ) -> AskResult {
-        let (gate, settings, tickets) = self.parts(index);
-        let now = not_back(gate, now);
-        let ask = ask.at_gate(settings, asked_at);
-        match gate.acquire(settings, tickets, &ask, now) {
+        let now = self.time_at(index, now);
+        let ask = ask.at_gate(self.parts(index).1, asked_at);
+        match self.decide(index, &ask, now) {
             Decision::Admit(permit) => AskResult::Admitted(permit),
             Decision::Wait {
                 ticket,
@@ -215,7 +233,7 @@ impl Shard {
             },
             Decision::Refuse { reason, until } => {
                 let reason = if ask.deadline <= now {
-                    without_deadline(reason, gate, now)
+                    without_deadline(reason, self.parts(index).0, now)
                 } else {
                     reason
                 };
@@ -225,6 +243,14 @@ impl Shard {
         }
     }
 
+    fn decide(&mut self, index: SlotIndex, ask: &gate::Ask, now: Timestamp) -> Decision {
+        if let Some(mut shared) = self.shared(index) {
+            return shared.acquire(ask, now);
+        }
+        let (gate, settings, tickets) = self.parts(index);
+        gate.acquire(settings, tickets, ask, now)
+    }
+
     /// What [`Shard::acquire`] would decide.
     pub(crate) fn peek(
         &mut self,
@@ -232,10 +258,15 @@ impl Shard {
         ask: &Ask<'_>,
         now: Timestamp,
     ) -> Result<(), Refusal> {
-        let (gate, settings, tickets) = self.parts(index);
-        let now = not_back(gate, now);
-        let ask = ask.at_gate(settings, now);
-        let decision = gate.peek(settings, tickets, &ask, now);
+        let now = self.time_at(index, now);
+        let ask = ask.at_gate(self.parts(index).1, now);
+        let decision = match self.shared(index) {
+            Some(mut shared) => shared.peek(&ask, now),
+            None => {
+                let (gate, settings, tickets) = self.parts(index);
+                gate.peek(settings, tickets, &ask, now)
+            }
+        };
         decision.map_err(|(reason, until)| Refusal::new(reason, until, now))
     }
 
@@ -249,6 +280,9 @@ impl Shard {
         verdict: Option<Verdict>,
         now: Timestamp,
     ) -> Option<Verdict> {
+        if self.members.is_some() {
+            return self.settle_shared(index, permit, outcome, verdict, now);
+        }
         let (gate, settings, _) = self.parts(index);
         gate.settle(settings, permit, outcome, verdict, not_back(gate, now))
     }
@@ -262,8 +296,48 @@ impl Shard {
         verdict: Option<Verdict>,
         now: Timestamp,
     ) -> ResponseBody {
+        let now = self.time_at(index, now);
+        let verdict = self.count_shared(index, &permit, outcome, verdict, now);
         let (gate, settings, _) = self.parts(index);
-        gate.settle_head(settings, permit, outcome, verdict, not_back(gate, now))
+        let body = gate.settle_head(settings, permit, outcome, verdict, now);
+        if let Some(mut shared) = self.shared(index) {
+            shared.after_settle(now);
+        }
+        body
+    }
+
+    #[inline(never)]
+    fn settle_shared(
+        &mut self,
+        index: SlotIndex,
+        permit: gate::Permit,
+        outcome: &Outcome,
+        verdict: Option<Verdict>,
+        now: Timestamp,
+    ) -> Option<Verdict> {
+        let now = self.time_at(index, now);
+        let verdict = self.count_shared(index, &permit, outcome, verdict, now);
+        let (gate, settings, _) = self.parts(index);
+        let verdict = gate.settle(settings, permit, outcome, verdict, now);
+        if let Some(mut shared) = self.shared(index) {
+            shared.after_settle(now);
+        }
+        verdict
+    }
+
+    /// Counts an outcome for the fleet, if there is one. Returns the verdict to settle the gate with.
+    fn count_shared(
+        &mut self,
+        index: SlotIndex,
+        permit: &gate::Permit,
+        outcome: &Outcome,
+        verdict: Option<Verdict>,
+        now: Timestamp,
+    ) -> Option<Verdict> {
+        match self.shared(index) {
+            Some(mut shared) => shared.count(permit, outcome, verdict, now),
+            None => verdict,
+        }
     }
 
     /// Corrects the cost of an attempt whose body has not ended.
@@ -286,12 +360,18 @@ impl Shard {
 
     /// Returns a permit whose outcome is unknown.
     pub(crate) fn abandon(&mut self, index: SlotIndex, permit: gate::Permit, now: Timestamp) {
+        if let Some(mut shared) = self.shared(index) {
+            shared.abandon(&permit);
+        }
         let (gate, settings, _) = self.parts(index);
         gate.abandon(settings, permit, not_back(gate, now));
     }
 
     /// Returns a permit whose attempt was not made.
     pub(crate) fn give_back(&mut self, index: SlotIndex, permit: gate::Permit, now: Timestamp) {
+        if let Some(mut shared) = self.shared(index) {
+            shared.abandon(&permit);
+        }
         let (gate, settings, _) = self.parts(index);
         gate.give_back(settings, permit, not_back(gate, now));
     }
@@ -382,24 +462,18 @@ impl Shard {
         act(gate, settings, tickets)
     }
 
-    /// Calls `look` with up to `limit` gates starting at `from`. Returns where to continue.
+    /// Calls `look` with the indexes of up to `limit` gates starting at `from`. Returns where to
+    /// continue.
     pub(crate) fn look_at_some(
         &mut self,
         mut from: SlotIndex,
         limit: usize,
-        mut look: impl FnMut(&str, &mut Gate, &GateSettings, &Tickets),
+        mut look: impl FnMut(&mut Self, SlotIndex),
     ) -> Option<SlotIndex> {
         for _ in 0..limit {
             let (index, _) = self.slab.next(from)?;
             from = index + 1;
-            let slot = self.slab.get_mut(index)?;
-            let settings = &self.hosts.get(slot.settings).gate;
-            look(
-                self.text.get(slot.key),
-                &mut slot.gate,
-                settings,
-                &self.tickets,
-            );
+            look(self, index);
         }
         Some(from)
     }
@@ -408,11 +482,18 @@ impl Shard {
     #[inline]
     pub(crate) fn summary(&mut self, index: SlotIndex, now: Timestamp) -> GateSummary {
         let (gate, ..) = self.parts(index);
-        gate.summary(now)
+        let summary = gate.summary(now);
+        match self.members {
+            None => summary,
+            Some(_) => self.with_fleet(index, summary, now),
+        }
     }
 
     /// A snapshot of a gate.
     pub(crate) fn look(&mut self, index: SlotIndex, now: Timestamp) -> GateSnapshot {
+        if self.members.is_some() {
+            return self.shared_snapshot(index, now);
+        }
         let (gate, settings, tickets) = self.parts(index);
         gate.snapshot(settings, tickets, now)
     }

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use policy::hosts::Hosts;
 use policy::time::Timestamp;
 
 use super::Shard;
 use crate::registry::hash::KeyHash;
+use crate::registry::members::GateHosts;
 use crate::registry::slab::SlotIndex;
 use crate::registry::text::Text;
-use crate::settings::HostSettings;
 
 impl Shard {
     /// Evicts idle gates among the next `max_slots` slots.
@@ -31,7 +30,7 @@ impl Shard {
             };
             self.eviction_cursor = index + 1;
             let settings = &self.hosts.get(slot.settings).gate;
-            if slot.gate.is_idle(settings, now) {
+            if slot.gate.is_idle(settings, now) && !self.is_kept_by_fleet(index, now) {
                 self.remove(hasher, index);
                 evicted += 1;
             }
@@ -59,7 +58,8 @@ impl Shard {
             let Some((index, slot)) = next else { break };
             from = index + 1;
             let used = slot.gate.last_activity();
-            if slot.gate.is_evictable(now) && best.is_none_or(|(oldest, _)| used < oldest) {
+            let is_evictable = slot.gate.is_evictable(now) && !self.is_kept_by_fleet(index, now);
+            if is_evictable && best.is_none_or(|(oldest, _)| used < oldest) {
                 best = Some((used, index));
             }
         }
@@ -74,7 +74,8 @@ impl Shard {
         now: Timestamp,
     ) -> bool {
         let slot = self.slab.get(index);
-        let is_evictable = slot.is_some_and(|slot| slot.gate.is_evictable(now));
+        let is_evictable = slot.is_some_and(|slot| slot.gate.is_evictable(now))
+            && !self.is_kept_by_fleet(index, now);
         if is_evictable {
             self.remove(hasher, index);
         }
@@ -88,6 +89,9 @@ impl Shard {
         let hash = hasher.hash(self.text.get(slot.key));
         self.table.remove(hash, index);
         self.retry_budgets.remove(&index);
+        if let Some(members) = &mut self.members {
+            members.remove(index);
+        }
         self.text.remove(slot.key);
         self.counts.evicted += 1;
         let results = slot.gate.results();
@@ -116,11 +120,13 @@ impl Shard {
     /// Applies new settings to every gate and serves the lines.
     pub(in crate::registry) fn adopt(
         &mut self,
-        hosts: &Arc<Hosts<HostSettings>>,
+        hosts: &GateHosts,
         now: Timestamp,
         wakers: &mut Vec<Waker>,
     ) {
-        let before = std::mem::replace(&mut self.hosts, Arc::clone(hosts));
+        let before = Arc::clone(&self.hosts);
+        self.set_hosts(hosts);
+        let hosts = &hosts.hosts;
         let mut from = 0;
         while let Some((index, slot)) = self.slab.next(from) {
             from = index + 1;
@@ -143,8 +149,11 @@ impl Shard {
 
 impl Shard {
     /// Replaces settings whose indexes have not changed.
-    pub(in crate::registry) fn set_hosts(&mut self, hosts: &Arc<Hosts<HostSettings>>) {
-        self.hosts = Arc::clone(hosts);
+    pub(in crate::registry) fn set_hosts(&mut self, hosts: &GateHosts) {
+        self.hosts = Arc::clone(&hosts.hosts);
+        if let Some((members, shared)) = self.members.as_mut().zip(hosts.shared.as_ref()) {
+            members.settings = Arc::clone(shared);
+        }
     }
 
     /// Applies the current settings of its key to a gate.

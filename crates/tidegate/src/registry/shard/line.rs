@@ -46,15 +46,27 @@ impl Shard {
                 break;
             }
         }
-        let (gate, settings, tickets) = self.parts(index);
-        let next = gate.next_wake(settings, tickets, now);
+        let next = match self.shared(index) {
+            Some(mut shared) => shared.next_wake(now),
+            None => {
+                let (gate, settings, tickets) = self.parts(index);
+                gate.next_wake(settings, tickets, now)
+            }
+        };
         self.look_again(index, next);
+        self.schedule_call(index, now, wakers);
     }
 
     fn admit_all(&mut self, index: SlotIndex, now: Timestamp, wakers: &mut Vec<Waker>) {
         loop {
-            let (gate, settings, tickets) = self.parts(index);
-            let Some((ticket, permit)) = gate.admit_next(settings, tickets, now) else {
+            let admitted = match self.shared(index) {
+                Some(mut shared) => shared.admit_next(now),
+                None => {
+                    let (gate, settings, tickets) = self.parts(index);
+                    gate.admit_next(settings, tickets, now)
+                }
+            };
+            let Some((ticket, permit)) = admitted else {
                 return;
             };
             wakers.extend(self.seats.fill(ticket, SeatState::Admitted(permit), now));
@@ -63,8 +75,9 @@ impl Shard {
 
     fn expire_all(&mut self, index: SlotIndex, now: Timestamp, wakers: &mut Vec<Waker>) {
         loop {
+            let at_fleet = self.shared(index).map(|mut it| it.next_admission(now));
             let (gate, settings, tickets) = self.parts(index);
-            let until = gate.next_admission(settings, tickets);
+            let until = at_fleet.unwrap_or_else(|| gate.next_admission(settings, tickets));
             let is_full = gate.in_flight() >= settings.max_in_flight();
             let Some(ticket) = gate.expire_next(tickets, now) else {
                 return;
@@ -140,6 +153,7 @@ mod tests {
     use super::super::AskResult;
     use super::*;
     use crate::ask::Ask;
+    use crate::registry::members::GateHosts;
     use crate::settings::HostSettings;
 
     const KEY: &str = "api.example.com";
@@ -151,7 +165,8 @@ mod tests {
             options.set(name, value).unwrap();
         }
         let settings = HostSettings::from(options.build().unwrap());
-        let mut shard = Shard::new(Arc::new(Hosts::new(settings)));
+        let hosts = GateHosts::new(&Arc::new(Hosts::new(settings)), None);
+        let mut shard = Shard::new(&hosts, None);
         let now = Timestamp::ZERO;
         let index = shard.insert(7, KEY, None, now).unwrap();
         while shard.try_acquire(index, 1, now).is_ok() {}
