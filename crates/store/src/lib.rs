@@ -78,8 +78,8 @@ pub use record::{
 };
 #[cfg(feature = "redis")]
 pub use redis::{
-    FleetError, FleetMember, FleetMessage, FleetServer, GatesAddress, GatesAddressError, KeyCall,
-    Membership, SyncReply,
+    FleetError, FleetMember, FleetMessage, FleetOpenError, FleetServer, GatesAddress,
+    GatesAddressError, KeyCall, Membership, SyncReply,
 };
 pub use save::SaveFuture;
 pub use seal::{KeyError, Keys};

@@ -33,7 +33,7 @@ use tokio::sync::mpsc::Sender;
 use tokio::time::timeout;
 
 pub use address::{GatesAddress, GatesAddressError};
-pub use problem::FleetError;
+pub use problem::{FleetError, FleetOpenError};
 
 use crate::error::OpenError;
 use problem::opening;
@@ -129,22 +129,34 @@ impl FleetServer {
     ///
     /// If it cannot be reached or used: it refuses the user or the password, is too old, has a layout of
     /// a later version, or a fleet with other settings is present in the namespace.
-    pub async fn open(&mut self) -> Result<Membership, OpenError> {
-        let connected = timeout(CONNECT, self.connect()).await;
-        match connected {
+    pub async fn open(&mut self) -> Result<Membership, FleetOpenError> {
+        let opening = |error: &redis::RedisError, address: &GatesAddress| FleetOpenError {
+            error: opening(error, address),
+            is_unreachable: problem::is_unreachable(error),
+        };
+        match timeout(CONNECT, self.connect()).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return Err(opening(&error, &self.address)),
-            Err(_) => return Err(problem::silent(&self.address)),
+            Err(_) => {
+                return Err(FleetOpenError {
+                    error: problem::silent(&self.address),
+                    is_unreachable: true,
+                });
+            }
         }
-        let version = self
-            .version()
-            .await
-            .map_err(|error| opening(&error, &self.address))?;
+        let version = self.version().await;
+        let version = version.map_err(|error| opening(&error, &self.address))?;
         if version.0 < MIN_VERSION {
-            return Err(problem::too_old(&self.address, version));
+            return Err(FleetOpenError {
+                error: problem::too_old(&self.address, version),
+                is_unreachable: false,
+            });
         }
         let joined = self.join().await;
-        joined.map_err(|error| error.opening(&self.address))
+        joined.map_err(|error| FleetOpenError {
+            is_unreachable: matches!(error, FleetError::Unreachable { .. }),
+            error: error.opening(&self.address),
+        })
     }
 
     /// Enters the fleet, or says again that the node is present.

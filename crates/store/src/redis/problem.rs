@@ -65,6 +65,16 @@ pub enum FleetError {
     },
 }
 
+/// Why a fleet cannot be entered.
+#[derive(Debug, Error)]
+#[error("{error}")]
+pub struct FleetOpenError {
+    /// What is wrong, and what to do.
+    pub error: OpenError,
+    /// Whether the server cannot be reached at present, which may pass by itself.
+    pub is_unreachable: bool,
+}
+
 impl FleetError {
     pub(super) fn of(error: &RedisError, address: &GatesAddress) -> Self {
         let (server, reason) = (address.to_string(), error.to_string());
@@ -94,7 +104,11 @@ impl FleetError {
 
 /// Is the connection of no use any more?
 pub(super) fn breaks_connection(error: &RedisError) -> bool {
-    let gone = error.is_io_error() || error.is_timeout() || error.is_unrecoverable_error();
+    is_unreachable(error) || error.is_unrecoverable_error()
+}
+
+/// Can the server not be reached at present?
+pub(super) fn is_unreachable(error: &RedisError) -> bool {
     let elsewhere = matches!(
         error.kind(),
         // A server that was demoted, or is not ready yet: another one may answer at this address.
@@ -102,7 +116,7 @@ pub(super) fn breaks_connection(error: &RedisError) -> bool {
             ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown | ServerErrorKind::BusyLoading
         )
     );
-    gone || elsewhere
+    error.is_io_error() || error.is_timeout() || elsewhere
 }
 
 /// The error of the first connection.
