@@ -6,11 +6,13 @@
 
 mod events;
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
 use policy::key::endpoint_key;
 use tidegate::event::{Event, EventListener};
+use tidegate::fleet::NodeId;
 use tidegate::{Clock, HostSettings, Hosts, Limiter, Timestamp};
 
 use events::Forwarder;
@@ -18,6 +20,7 @@ pub use events::{EventHub, EventKinds, NextEvent, PublishedEvent, Subscription};
 pub(crate) use events::{disabled_text, millis, unix_millis};
 
 use crate::descriptors::{self, Descriptors};
+use crate::fleet::FleetHealth;
 use crate::log::{Log, Logs};
 use crate::metrics::{GateCollector, LogCollector, Metrics, ObserverCollector};
 use crate::observe::Observers;
@@ -36,18 +39,42 @@ pub struct Core {
     observers: Arc<Observers>,
     workers: usize,
     job_slots: usize,
+    fleet: Option<Arc<FleetHealth>>,
 }
 
 impl Core {
-    /// A core for these settings; `workers` is the number of threads that send.
+    /// A core for these settings; `workers` is the number of threads that send. Its gates are its own.
     pub fn new(settings: &Settings, log: Log, clock: Clock, workers: usize) -> Arc<Self> {
+        Self::build(settings, log, clock, workers, None)
+    }
+
+    /// The same for a server: if the settings name a fleet, its gates are shared, and admit next to
+    /// nothing until a [`FleetWorker`](crate::fleet::FleetWorker) makes their calls.
+    pub fn of_server(settings: &Settings, log: Log, clock: Clock, workers: usize) -> Arc<Self> {
+        let is_shared = settings.storage.gates.is_some();
+        let node = is_shared.then(|| NodeId(RandomState::new().hash_one(0)));
+        Self::build(settings, log, clock, workers, node)
+    }
+
+    fn build(
+        settings: &Settings,
+        log: Log,
+        clock: Clock,
+        workers: usize,
+        node: Option<NodeId>,
+    ) -> Arc<Self> {
         let events = EventHub::new(clock.clone());
-        let limiter = Limiter::builder()
+        let shared = &settings.storage.shared_gates;
+        let fleet = node.map(|_| FleetHealth::new(shared.gates_interval, clock.now()));
+        let mut limiter = Limiter::builder()
             .clock(clock)
             .listener(Forwarder(Arc::clone(&events)))
             .hosts(gate_settings(settings))
-            .retry_budget(settings.retry_budget)
-            .build();
+            .retry_budget(settings.retry_budget);
+        if let Some(node) = node {
+            limiter = limiter.fleet(node, shared.gates_interval, shared.gates_lease);
+        }
+        let limiter = limiter.build();
         let job_slots = settings.jobs.max_running as usize;
         let metrics = Metrics::new();
         let descriptors = Arc::new(Descriptors::new(descriptors::limit()));
@@ -66,6 +93,7 @@ impl Core {
             observers,
             workers,
             job_slots,
+            fleet: fleet.map(Arc::new),
         })
     }
 
@@ -114,6 +142,11 @@ impl Core {
     /// What is recorded of requests.
     pub fn observers(&self) -> &Arc<Observers> {
         &self.observers
+    }
+
+    /// Whether the server of the fleet answers; `None` if gates are not shared.
+    pub fn fleet(&self) -> Option<&Arc<FleetHealth>> {
+        self.fleet.as_ref()
     }
 
     /// Logs holds and breakers from now on, for commands without a server.

@@ -13,6 +13,7 @@ pub mod demo;
 pub mod descriptors;
 pub mod exchange;
 pub mod fetch;
+pub mod fleet;
 pub mod gateway;
 mod host_check;
 pub mod jobs;

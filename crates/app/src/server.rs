@@ -13,6 +13,8 @@ use crate::admin::{Admin, AdminError, TourGuide};
 use crate::check::UNSUPPORTED;
 use crate::core::Core;
 use crate::descriptors;
+#[cfg(feature = "redis")]
+use crate::fleet::{FleetStartError, FleetWorker};
 use crate::gateway::{Gateway, StartError};
 use crate::jobs::{JobWorker, Jobs};
 use crate::log::Log;
@@ -36,6 +38,9 @@ pub struct Server {
     jobs: Arc<Jobs>,
     job_worker: JobWorker,
     telemetry: Option<Telemetry>,
+    /// Makes the calls of gates that are shared.
+    #[cfg(feature = "redis")]
+    fleet: Option<FleetWorker>,
     warnings: Vec<String>,
 }
 
@@ -54,6 +59,10 @@ pub enum ServeError {
     /// A thread cannot be started.
     #[error("cannot start a thread")]
     Thread(#[source] io::Error),
+    /// Gates cannot be shared.
+    #[cfg(feature = "redis")]
+    #[error(transparent)]
+    Fleet(#[from] FleetStartError),
     /// The admin API cannot.
     #[error(transparent)]
     Admin(#[from] AdminError),
@@ -118,12 +127,18 @@ impl Server {
             .map(|key| format!("`{key}` {UNSUPPORTED}"))
             .collect();
         let settings = Arc::new(settings);
-        let core = Core::new(&settings, log, clock, workers());
+        let core = Core::of_server(&settings, log, clock, workers());
         let observers = core.observers();
         observers.set_stdout(logs.access);
         observers.reload(&settings.server)?;
         let telemetry = Telemetry::start(&core, &settings)?;
-        let (state, mut warnings) = State::restore(core, settings, store)?;
+        let (state, mut warnings) =
+            State::restore(Arc::clone(&core), Arc::clone(&settings), store)?;
+        #[cfg(feature = "redis")]
+        let fleet = FleetWorker::start(&core, &settings)?.map(|(fleet, warning)| {
+            warnings.extend(warning);
+            fleet
+        });
         if state.configuration().pools().next().is_none() {
             warnings.push(NO_POOLS.to_owned());
         }
@@ -144,6 +159,8 @@ impl Server {
             jobs,
             job_worker,
             telemetry,
+            #[cfg(feature = "redis")]
+            fleet,
             warnings,
         })
     }
@@ -173,6 +190,10 @@ impl Server {
             telemetry.stop().await;
         }
         self.state.core().observers().flush();
+        #[cfg(feature = "redis")]
+        if let Some(fleet) = self.fleet {
+            fleet.stop().await;
+        }
         self.admin.stop();
     }
 
@@ -287,6 +308,10 @@ impl Server {
             telemetry.stop().await;
         }
         self.state.core().observers().flush();
+        #[cfg(feature = "redis")]
+        if let Some(fleet) = self.fleet {
+            fleet.stop().await;
+        }
         log.stopped();
         log.flush();
         if ended == ServerEnd::Abandoned {

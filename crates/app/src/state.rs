@@ -215,13 +215,19 @@ impl State {
     fn view(&self) -> StateView {
         let configuration = self.configuration();
         let pools = configuration.pools();
+        let fleet = self
+            .core
+            .fleet()
+            .map(|fleet| fleet.view(self.clock().now()));
+        let is_fleet_degraded = fleet.as_ref().is_some_and(|it| it.degraded.is_some());
         StateView {
             pools: pools
                 .map(|(name, pool)| (name.to_owned(), pool.view()))
                 .collect(),
             operations: self.operations.counts(),
             jobs: self.jobs.totals(),
-            is_store_degraded: self.store.is_degraded(),
+            is_store_degraded: self.store.is_degraded() || is_fleet_degraded,
+            fleet_silence: fleet.map(|fleet| fleet.silence),
         }
     }
 

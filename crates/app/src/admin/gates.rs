@@ -15,13 +15,14 @@ use policy::hint::Source;
 use policy::key;
 use policy::suggest::suggestion;
 use serde::Deserialize;
+use tidegate::fleet::MemberView;
 use tidegate::{Clock, GateOverride, GateView, Sort, Totals};
 use utoipa::IntoParams;
 
 use super::api::AdminState;
 use super::bodies::{
-    Band, Breaker, CostLimit, Counts, Gate, GateFilter, GateHistory, GateList, GateSort,
-    GateTotals, Hold, Latency, Problem, RateChange, Values, Waiting, Window,
+    Band, Breaker, CostLimit, Counts, FleetShare, Gate, GateFilter, GateHistory, GateList,
+    GateSort, GateTotals, Hold, Latency, Problem, RateChange, Values, Waiting, Window,
 };
 use super::problem::Refused;
 use super::query;
@@ -387,8 +388,35 @@ pub(super) fn recorded_gate(view: GateView, clock: &Clock, recorder: &Recorder) 
     gate
 }
 
+/// What a shared gate does and why. The sentence is about the rate of the fleet, and the part of this
+/// server follows.
+fn shared_text(seen: &GateSnapshot, fleet: &MemberView) -> String {
+    let mut whole = *seen;
+    whole.rate = fleet.rate;
+    let share = (100.0 * fleet.share).round();
+    let servers = match fleet.active {
+        1 => "the only server".to_owned(),
+        number => format!("one of {number} servers"),
+    };
+    let without = match fleet.is_degraded {
+        true => ", and continues with that while Redis does not answer",
+        false => "",
+    };
+    match seen.breaker {
+        BreakerState::Closed => {
+            format!("{whole}; this is {servers} and has {share} % of the rate{without}")
+        }
+        // Nothing is sent, whatever the rate.
+        BreakerState::Open | BreakerState::HalfOpen | BreakerState::Isolated => whole.to_string(),
+    }
+}
+
 fn gate_body(view: GateView, clock: &Clock, per_second: PerSecond) -> Gate {
     let seen = view.gate;
+    let why = match &view.fleet {
+        None => seen.to_string(),
+        Some(fleet) => shared_text(&seen, fleet),
+    };
     Gate {
         key: view.key,
         strategy: view.strategy.into(),
@@ -432,7 +460,14 @@ fn gate_body(view: GateView, clock: &Clock, per_second: PerSecond) -> Gate {
             available: rounded(cost.available),
             mean: rounded(cost.mean),
         }),
-        why: seen.to_string(),
+        why,
+        fleet: view.fleet.map(|fleet| FleetShare {
+            rate_per_second: fleet.rate,
+            share: fleet.share,
+            servers: fleet.active,
+            is_owner: fleet.is_owner,
+            is_degraded: fleet.is_degraded,
+        }),
         accepted_per_second: rounded(per_second.accepted),
         refused_per_second: rounded(per_second.refused),
         failed_per_second: rounded(per_second.failed),

@@ -29,7 +29,7 @@ pub(super) async fn healthz() -> Json<Health> {
 #[utoipa::path(
     get, operation_id = "showReadiness", path = "/readyz", tag = "health", security(()),
     responses(
-        (status = 200, description = "It may; degraded: operations wait for their database", body = Health),
+        (status = 200, description = "It may; degraded: operations wait for their database, or gates continue with the last share of this node", body = Health),
         (status = 503, description = "It may not: it is stopping, or cannot store what must survive a restart", body = Health)
     )
 )]
@@ -61,10 +61,22 @@ pub(super) fn readiness(admin: &AdminState) -> Health {
         ));
         let status = HealthStatus::Degraded;
         Health { status, reason }
+    } else if let Some(error) = fleet_problem(admin) {
+        let reason = Some(format!(
+            "gates continue with the last share of this node: {error}"
+        ));
+        let status = HealthStatus::Degraded;
+        Health { status, reason }
     } else {
         let (status, reason) = (HealthStatus::Ok, None);
         Health { status, reason }
     }
+}
+
+/// Why gates do without the server that they share, if they do.
+fn fleet_problem(admin: &AdminState) -> Option<String> {
+    let core = admin.state.core();
+    core.fleet()?.view(core.clock().now()).degraded
 }
 
 /// The version, and which process responds

@@ -22,7 +22,7 @@ use crate::metrics::RequestOutcome;
 use crate::redact::Text;
 
 /// The names of all events.
-pub const EVENTS: [&str; 30] = [
+pub const EVENTS: [&str; 32] = [
     "retry_scheduled",
     "operation_failed",
     "claim_lost",
@@ -46,6 +46,8 @@ pub const EVENTS: [&str; 30] = [
     "stopped",
     "store_degraded",
     "store_recovered",
+    "fleet_degraded",
+    "fleet_recovered",
     "no_descriptors",
     "tls_failed",
     "access_log_gap",
@@ -360,6 +362,26 @@ impl Log {
     /// State can be written again.
     pub fn store_recovered(&self) {
         event!(self, INFO "store_recovered", "state is stored again");
+    }
+
+    /// The server that gates are shared through is silent.
+    pub fn fleet_degraded(&self, problem: Text<'_>) {
+        event!(
+            self, WARN "fleet_degraded",
+            problem = %problem,
+            "gates continue with the last share of this node: {problem}"
+        );
+    }
+
+    /// It answers again, after a silence.
+    pub fn fleet_recovered(&self, silence: Duration) {
+        let silence_ms = millis(silence);
+        let silence = Rounded(silence);
+        event!(
+            self, INFO "fleet_recovered",
+            silence_ms,
+            "gates are shared again, after {silence}"
+        );
     }
 
     /// No connection can be opened or accepted, because as many descriptors are open as may be.

@@ -188,6 +188,9 @@ families! {
         "Jobs that are stored, by status"
         "`status` is `queued`, `running`, `done`, `error` or `cancelled`.";
     STORE_DEGRADED: Gauge "tidegate_store_degraded" []
-        "1 while state cannot be stored, else 0"
+        "1 while state cannot be stored, or the server that gates are shared through is silent, else 0"
         "";
+    STORE_SILENCE: Gauge "tidegate_store_silence_seconds" []
+        "For how long the server that gates are shared through has not answered; 0 while it does"
+        "Only with `storage.gates`.";
 }

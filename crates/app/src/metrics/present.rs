@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use policy::breaker::BreakerState;
 use policy::gate::GateSnapshot;
@@ -97,8 +98,10 @@ pub struct StateView {
     pub operations: OperationCounts,
     /// Stored jobs.
     pub jobs: JobTotals,
-    /// Whether state cannot be stored at present.
+    /// Whether state cannot be stored at present, or gates do without the server that they share.
     pub is_store_degraded: bool,
+    /// For how long that server has not answered; `None` if gates are not shared.
+    pub fleet_silence: Option<Duration>,
 }
 
 /// Endpoints, operations, jobs and the store.
@@ -142,7 +145,10 @@ impl<F: Fn() -> StateView + Send + Sync + 'static> Collector for StateCollector<
         let jobs = jobs.map(|(status, count)| ([status.as_str()], Sample::Number(count)));
         family::JOBS.encode(&mut encoder, jobs)?;
         let is_degraded = Sample::Number(state.is_store_degraded.into());
-        family::STORE_DEGRADED.encode(&mut encoder, [([], is_degraded)])
+        family::STORE_DEGRADED.encode(&mut encoder, [([], is_degraded)])?;
+        let silence = state.fleet_silence.into_iter();
+        let silence = silence.map(|silence| ([], Sample::Float(silence.as_secs_f64())));
+        family::STORE_SILENCE.encode(&mut encoder, silence)
     }
 }
 

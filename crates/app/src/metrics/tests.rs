@@ -109,6 +109,7 @@ fn renders_exactly_the_listed_families() {
         operations: OperationCounts::default(),
         jobs: JobTotals::default(),
         is_store_degraded: true,
+        fleet_silence: Some(Duration::from_millis(1500)),
     }));
     let text = metrics.render();
     assert_eq!(text, metrics.render(), "the same state, the same bytes");
@@ -334,6 +335,7 @@ fn shows_enabled_and_paused_endpoints() {
         operations: OperationCounts::default(),
         jobs: JobTotals::default(),
         is_store_degraded: false,
+        fleet_silence: Some(Duration::from_millis(1500)),
     }));
     let read = read(&metrics);
     let value = |name: &str, endpoint| read.value(name, &[("pool", "llm"), ("endpoint", endpoint)]);

@@ -60,7 +60,7 @@ pub use self::reference::reference;
 pub use self::schema::schema;
 pub(crate) use self::secret::follow;
 pub use self::secret::{Secret, SecretPattern};
-pub use self::server::{Client, Server, Storage, Telemetry};
+pub use self::server::{Client, Server, SharedGateSettings, Storage, Telemetry};
 pub use self::tls::{Listeners, RunningServer};
 pub use self::value::{ByteRate, Size};
 pub(crate) use self::value::{http_url, shown_url};

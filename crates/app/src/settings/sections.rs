@@ -17,7 +17,8 @@ use super::operation::{CredentialOptions, OperationOptions, RefreshOptions, Webh
 use super::pool::{EndpointOptions, PoolOptions};
 use super::rule::{HeaderOptions, RuleOptions};
 use super::server::{
-    ClientOptions, ServerOptions, StorageOptions, StorageSizeOptions, TelemetryOptions,
+    ClientOptions, ServerOptions, SharedGateOptions, StorageOptions, StorageSizeOptions,
+    TelemetryOptions,
 };
 use super::tls::TlsOptions;
 
@@ -53,7 +54,7 @@ sections! {
     TLS: "server.tls", "Certificates of a listener.", [TlsOptions];
     STORAGE: "storage",
         "Shared storage for several machines; by default everything is in the data folder.",
-        [StorageOptions, StorageSizeOptions];
+        [StorageOptions, SharedGateOptions, StorageSizeOptions];
     GATE: "gate", "Gates: the rate, the breaker and the waiting line of every host and endpoint.",
         [GateOptions], named(Name::Host, &GATE_HOST);
     GATE_HOST: "gate.HOST",

@@ -85,7 +85,32 @@ policy::settings! {
         /// How many operations may be stored, without completed and cancelled ones; further ones get 429.
         max_operations: u64 = "10_000_000", Kind::whole(1, u64::MAX);
     }
+
+    /// What is written in `[storage]` about shared gates.
+    pub struct SharedGateOptions;
+    /// How gates are shared; the same on all servers of a fleet.
+    #[derive(Eq)]
+    pub struct SharedGateSettings(pub) {
+        /// The fleet: servers with one namespace in one Redis share their gates.
+        namespace: String = "default", value::NAMESPACE;
+        /// The time between two calls of a server about a gate in use, at most 1s.
+        gates_interval: Duration = "100ms", Kind::Duration(MIN_INTERVAL);
+        /// A server that did not call for this long has no share of a gate's rate; at least 5 intervals.
+        gates_lease: Duration = "2s", Kind::Duration(MIN_LEASE);
+    }
 }
+
+/// More calls would only cost more.
+const MIN_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Longer, and a server follows the others too late.
+const MAX_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Shorter, and one slow call loses the share.
+const MIN_LEASE: Duration = Duration::from_millis(500);
+
+/// So many calls may be lost before a share is.
+const MIN_CALLS_PER_LEASE: u32 = 5;
 
 /// `[storage]`
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -93,6 +118,11 @@ pub struct Storage {
     /// The database of the operations, if several machines share them; a text that
     /// `store::DatabaseAddress` can read.
     pub operations: Option<Secret>,
+    /// The server that gates are shared through, if several machines share them; a text that
+    /// `store::GatesAddress` can read.
+    pub gates: Option<Secret>,
+    /// How they are shared.
+    pub shared_gates: SharedGateSettings,
     /// What encrypts stored requests, responses and tokens; a text that [`store::Keys`] can read.
     pub key: Option<Secret>,
     /// Its size.
@@ -132,11 +162,31 @@ pub(crate) fn read_storage(reader: &Reader<'_>) -> Storage {
     }
     Storage {
         operations: storage.operations,
+        gates: storage.gates,
+        shared_gates: read_shared_gates(reader),
         key: storage.key,
         size: reader
             .options::<StorageSizeOptions>()
             .over(StorageSize::default()),
     }
+}
+
+fn read_shared_gates(reader: &Reader<'_>) -> SharedGateSettings {
+    let settings = reader
+        .options::<SharedGateOptions>()
+        .over(SharedGateSettings::default());
+    let (interval, lease) = (settings.gates_interval, settings.gates_lease);
+    if interval > MAX_INTERVAL {
+        reader.expected("gates_interval", "at most 1s");
+    } else if lease < MIN_CALLS_PER_LEASE * interval {
+        let name = match reader.has("gates_lease") {
+            true => "gates_lease",
+            false => "gates_interval",
+        };
+        let expected = format!("a lease of at least {MIN_CALLS_PER_LEASE} intervals");
+        reader.expected(name, expected);
+    }
+    settings
 }
 
 #[cfg(feature = "postgres")]
@@ -150,15 +200,18 @@ fn check_operations(_address: &str) -> Result<(), String> {
     Err(not_shared("operations"))
 }
 
+#[cfg(feature = "redis")]
 fn check_gates(address: &str) -> Result<(), String> {
-    let schemes = ["redis://", "rediss://", "unix://"];
-    if !schemes.iter().any(|scheme| address.starts_with(scheme)) {
-        let schemes = schemes.join("` or `");
-        return Err(format!("expected an address that begins with `{schemes}`"));
-    }
+    let address = address.parse::<store::GatesAddress>();
+    address.map(drop).map_err(|error| error.to_string())
+}
+
+#[cfg(not(feature = "redis"))]
+fn check_gates(_address: &str) -> Result<(), String> {
     Err(not_shared("gates"))
 }
 
+#[cfg(not(all(feature = "postgres", feature = "redis")))]
 fn not_shared(name: &str) -> String {
     format!(
         "is not available: this build stores {name} in `server.data`, expected no `storage.{name}`"

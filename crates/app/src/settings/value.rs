@@ -43,6 +43,8 @@ formats! {
     HEADER_NAME: "header name", "\"authorization\"", None, header_name;
     /// The name of an endpoint.
     ENDPOINT_NAME: "name", "\"a\"", None, super::pool::endpoint_name;
+    /// The name of a fleet.
+    NAMESPACE: "name", "\"production\"", Some("^[A-Za-z0-9._-]{1,64}$"), namespace;
     /// The path of a folder.
     FOLDER: "path", "\"tidegate-data\"", None, folder;
     /// The path of a file.
@@ -55,6 +57,15 @@ formats! {
     BOUNDED_SIZE: "size", "\"1MiB\"", Some("^[0-9_]+ ?(B|[KMG]iB|[kMG]B)$"), bounded;
     /// Bytes per second.
     BYTE_RATE: "rate", "\"1KiB/s\"", Some("^[0-9_]+ ?(B|[KMG]iB|[kMG]B)/s$"), str::parse::<ByteRate>;
+}
+
+/// A name that can be part of a key in Redis, whose braces and colons have a meaning.
+fn namespace(text: &str) -> Result<(), &'static str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    match (1..=64).contains(&text.len()) && text.chars().all(is_plain) {
+        true => Ok(()),
+        false => Err("1 to 64 letters, digits, `.`, `_` and `-`"),
+    }
 }
 
 /// A URL of `http` or `https`; a message shows it without what may be secret in it.

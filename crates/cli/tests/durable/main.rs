@@ -8,6 +8,7 @@
     reason = "all of this is test code; clippy knows only functions marked as tests"
 )]
 
+mod fleet;
 mod jobs;
 mod killed;
 mod operations;

@@ -221,6 +221,11 @@ pub(crate) fn get(address: &str, path: &str) -> Option<Answer> {
     send(address, "GET", path, "tidegate-max-wait: 200ms\r\n", None)
 }
 
+/// The same, waiting for as long as it takes.
+pub(crate) fn patient_get(address: &str, path: &str) -> Option<Answer> {
+    send(address, "GET", path, "tidegate-max-wait: 25s\r\n", None)
+}
+
 fn send(
     address: &str,
     method: &str,

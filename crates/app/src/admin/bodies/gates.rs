@@ -59,6 +59,22 @@ pub struct CostLimit {
     pub mean: f64,
 }
 
+/// What a fleet of servers says of a gate that they share
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct FleetShare {
+    /// What all servers together send per second at most
+    pub rate_per_second: f64,
+    /// The part of it that is this server's
+    #[schema(minimum = 0.0, maximum = 1.0)]
+    pub share: f64,
+    /// How many servers use the gate
+    pub servers: u32,
+    /// Whether this server decides the rate for all
+    pub is_owner: bool,
+    /// Whether Redis does not answer, so that this server continues with its last share
+    pub is_degraded: bool,
+}
+
 /// A gate
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Gate {
@@ -99,6 +115,10 @@ pub struct Gate {
     /// The limit on cost; null as long as every request costs one
     #[schema(required)]
     pub cost: Option<CostLimit>,
+    /// The rate of the fleet and the share of this server, if gates are shared (`storage.gates`);
+    /// `rate_per_second` is that of this server then, `ceiling` that of the fleet
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fleet: Option<FleetShare>,
     /// The phase, the ceiling, how it was learned and when more is tried, in one sentence
     pub why: String,
     /// Attempts that succeeded, per second over about the last five

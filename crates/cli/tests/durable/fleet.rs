@@ -1,0 +1,416 @@
+//! Several servers that share their gates through a real Redis: as one client to an upstream, and while
+//! Redis or a server fails.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use store::private_redis::{PASSWORD, PrivateRedis};
+
+use super::support::{Home, Running, patient_get, wait, wait_for};
+
+const KEY: &str = "up/a";
+
+/// An upstream with a limit, which records when requests arrive.
+#[derive(Clone)]
+struct Upstream {
+    address: String,
+    state: Arc<Mutex<UpstreamState>>,
+}
+
+struct UpstreamState {
+    /// Requests per second; it also accepts a tenth of this at once.
+    limit: f64,
+    tokens: f64,
+    at: Instant,
+    arrivals: Vec<Instant>,
+    refused: u64,
+    /// Seconds of Retry-After for the next request.
+    retry_after: Option<u32>,
+}
+
+impl Upstream {
+    fn start(limit: f64) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let upstream = Self {
+            address: listener.local_addr().unwrap().to_string(),
+            state: Arc::new(Mutex::new(UpstreamState {
+                limit,
+                tokens: limit / 10.0,
+                at: Instant::now(),
+                arrivals: Vec::new(),
+                refused: 0,
+                retry_after: None,
+            })),
+        };
+        let served = upstream.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (stream, served) = (stream.unwrap(), served.clone());
+                thread::spawn(move || while served.respond(&stream).is_some() {});
+            }
+        });
+        upstream
+    }
+
+    fn respond(&self, mut stream: &TcpStream) -> Option<()> {
+        let mut reader = BufReader::new(stream);
+        loop {
+            let mut line = String::new();
+            if reader.read_line(&mut line).ok()? == 0 {
+                return None;
+            }
+            if line == "\r\n" {
+                break;
+            }
+        }
+        let (status, more) = self.decide();
+        if status == 200 {
+            wait(Duration::from_millis(20));
+        }
+        let response = format!("HTTP/1.1 {status} X\r\n{more}content-length: 0\r\n\r\n");
+        stream.write_all(response.as_bytes()).ok()
+    }
+
+    fn decide(&self) -> (u16, String) {
+        let mut state = self.state.lock().unwrap();
+        let now = Instant::now();
+        let more = now.duration_since(state.at).as_secs_f64() * state.limit;
+        state.tokens = (state.tokens + more).min(state.limit / 10.0);
+        state.at = now;
+        state.arrivals.push(now);
+        if let Some(seconds) = state.retry_after.take() {
+            return (429, format!("retry-after: {seconds}\r\n"));
+        }
+        if state.tokens < 1.0 {
+            state.refused += 1;
+            return (429, String::new());
+        }
+        state.tokens -= 1.0;
+        (200, String::new())
+    }
+
+    fn arrivals(&self) -> Vec<Instant> {
+        self.state.lock().unwrap().arrivals.clone()
+    }
+
+    /// The most requests within any ten seconds since `from`.
+    fn worst_ten_seconds(&self, from: Instant) -> usize {
+        let arrivals = self.arrivals();
+        let late: Vec<Instant> = arrivals.into_iter().filter(|at| *at >= from).collect();
+        let end = |start: &Instant| *start + Duration::from_secs(10);
+        let within = |start: &Instant| late.partition_point(|at| *at < end(start));
+        let counts = late.iter().enumerate();
+        let counts = counts.map(|(index, start)| within(start) - index);
+        counts.max().unwrap_or(0)
+    }
+}
+
+/// Servers that share their gates.
+struct Fleet {
+    redis: PrivateRedis,
+    homes: Vec<Home>,
+    nodes: Vec<Running>,
+}
+
+impl Fleet {
+    fn start(nodes: usize, upstream: &Upstream) -> Self {
+        let redis = PrivateRedis::start();
+        let homes: Vec<Home> = (0..nodes)
+            .map(|_| home(&redis.url(), upstream, ""))
+            .collect();
+        let nodes = homes.iter().map(Home::start).collect();
+        Self {
+            redis,
+            homes,
+            nodes,
+        }
+    }
+
+    /// Whether every server says this of its gate.
+    fn all(&self, check: impl Fn(&serde_json::Value) -> bool) -> bool {
+        self.nodes.iter().all(|node| check(&gate(node)))
+    }
+
+    fn wait_until(&self, what: &str, check: impl Fn(&serde_json::Value) -> bool) {
+        wait_for(what, || self.all(&check).then_some(()));
+    }
+}
+
+fn home(redis: &str, upstream: &Upstream, gate: &str) -> Home {
+    let home = Home::new("");
+    let address = home.data().with_file_name("address");
+    fs::write(&address, redis).unwrap();
+    home.write(&format!(
+        "[pool.up]\n\
+         endpoints = [{{ name = \"a\", url = \"http://{}\" }}]\n\
+         [gate]\ninitial_rate = 20\n{gate}\n\
+         [storage]\ngates = \"file:{}\"\n",
+        upstream.address,
+        address.display()
+    ));
+    home
+}
+
+/// Clients that send one request after the other.
+struct Load {
+    is_over: Arc<AtomicBool>,
+    answered: Arc<Vec<AtomicU64>>,
+    clients: Vec<JoinHandle<Vec<String>>>,
+}
+
+impl Load {
+    fn start(nodes: &[Running], clients: usize) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let answered: Arc<Vec<AtomicU64>> =
+            Arc::new(nodes.iter().map(|_| AtomicU64::new(0)).collect());
+        let mut started = Vec::new();
+        for (number, node) in nodes.iter().enumerate() {
+            for _ in 0..clients {
+                let (is_over, answered) = (Arc::clone(&is_over), Arc::clone(&answered));
+                let address = node.listen.clone();
+                started.push(thread::spawn(move || {
+                    let mut failures = Vec::new();
+                    while !is_over.load(Ordering::Relaxed) {
+                        match patient_get(&address, "/up/x") {
+                            Some(answer) if answer.status == 200 => {
+                                answered[number].fetch_add(1, Ordering::Relaxed);
+                            }
+                            answer => {
+                                failures.push(format!("{answer:?}"));
+                                wait(Duration::from_millis(50));
+                            }
+                        }
+                    }
+                    failures
+                }));
+            }
+        }
+        Self {
+            is_over,
+            answered,
+            clients: started,
+        }
+    }
+
+    /// How many requests of each node succeeded so far.
+    fn answered(&self) -> Vec<u64> {
+        let counts = self.answered.iter();
+        counts.map(|count| count.load(Ordering::Relaxed)).collect()
+    }
+
+    /// Stops, and returns what was not answered with 200.
+    fn stop(self) -> Vec<String> {
+        self.is_over.store(true, Ordering::Relaxed);
+        let ended = self.clients.into_iter().map(|it| it.join().unwrap());
+        ended.flatten().collect()
+    }
+}
+
+const LIMIT: f64 = 50.0;
+
+/// 105 % of what the upstream accepts in ten seconds.
+const MAX_IN_TEN_SECONDS: usize = 525;
+
+/// Waits until the limit is found, after which no more should be sent.
+fn settle(fleet: &Fleet) -> Instant {
+    wait_for("a rate near the limit", || {
+        let is_near = |gate: &serde_json::Value| {
+            let rate = gate["fleet"]["rate_per_second"].as_f64();
+            rate.is_some_and(|rate| rate > 0.7 * LIMIT && rate < 1.05 * LIMIT)
+        };
+        fleet.all(is_near).then_some(())
+    });
+    wait(Duration::from_secs(3));
+    Instant::now()
+}
+
+#[test]
+fn three_servers_are_one_client_while_redis_fails_in_every_way() {
+    let upstream = Upstream::start(LIMIT);
+    let mut fleet = Fleet::start(3, &upstream);
+    let load = Load::start(&fleet.nodes, 6);
+    let settled = settle(&fleet);
+    fleet.wait_until("three servers", |gate| gate["fleet"]["servers"] == 3);
+    let before = load.answered();
+    wait(Duration::from_secs(6));
+    let answered: Vec<u64> = load
+        .answered()
+        .iter()
+        .zip(before)
+        .map(|(a, b)| a - b)
+        .collect();
+    let (least, most) = (
+        answered.iter().min().unwrap(),
+        answered.iter().max().unwrap(),
+    );
+    assert!(2 * least > *most, "each server has its part: {answered:?}");
+
+    let is_degraded = |gate: &serde_json::Value| gate["fleet"]["is_degraded"] == true;
+    fleet.redis.freeze();
+    fleet.wait_until("degraded gates", is_degraded);
+    wait(Duration::from_secs(4));
+    assert_eq!(health(&fleet.nodes[0]), "degraded");
+    assert!(metric(&fleet.nodes[0], "tidegate_store_silence_seconds") > 1.0);
+    assert!(metric(&fleet.nodes[0], "tidegate_store_degraded") > 0.5);
+    fleet.redis.thaw();
+    fleet.wait_until("shared gates", |gate| !is_degraded(gate));
+
+    fleet.redis.crash();
+    fleet.wait_until("degraded gates", is_degraded);
+    wait(Duration::from_secs(4));
+    fleet.redis.resume_service();
+    fleet.wait_until("shared gates", |gate| !is_degraded(gate));
+    wait(Duration::from_secs(3));
+
+    fleet.redis.command(&["FLUSHALL"]);
+    wait(Duration::from_secs(5));
+    fleet.wait_until("three servers", |gate| gate["fleet"]["servers"] == 3);
+    wait_for("health", || (health(&fleet.nodes[0]) == "ok").then_some(()));
+
+    let worst = upstream.worst_ten_seconds(settled);
+    let failures = load.stop();
+    assert!(failures.is_empty(), "{failures:?}");
+    assert!(worst <= MAX_IN_TEN_SECONDS, "{worst} in ten seconds");
+    let log = fleet.homes[0].stderr();
+    assert!(
+        log.contains("fleet_degraded") && log.contains("fleet_recovered"),
+        "{log}"
+    );
+    let state = upstream.state.lock().unwrap();
+    println!(
+        "{} requests, {} refused",
+        state.arrivals.len(),
+        state.refused
+    );
+}
+
+#[test]
+fn the_share_of_a_killed_server_goes_to_the_others() {
+    let upstream = Upstream::start(LIMIT);
+    let mut fleet = Fleet::start(2, &upstream);
+    let load = Load::start(&fleet.nodes, 6);
+    fleet.wait_until("two servers", |gate| gate["fleet"]["servers"] == 2);
+    let killed = fleet.nodes.pop().unwrap();
+    killed.kill();
+    let has_all = |gate: &serde_json::Value| {
+        let share = gate["fleet"]["share"].as_f64();
+        gate["fleet"]["servers"] == 1 && share.is_some_and(|share| share > 0.9)
+    };
+    fleet.wait_until("the whole rate", has_all);
+    assert_eq!(fleet.nodes.len(), 1);
+    load.stop();
+}
+
+#[test]
+fn retry_after_seen_by_one_server_holds_all() {
+    let upstream = Upstream::start(LIMIT);
+    let fleet = Fleet::start(2, &upstream);
+    for node in &fleet.nodes {
+        assert_eq!(patient_get(&node.listen, "/up/x").unwrap().status, 200);
+    }
+    upstream.state.lock().unwrap().retry_after = Some(4);
+    let other = fleet.nodes[1].listen.clone();
+    let listen = fleet.nodes[0].listen.clone();
+    let first = thread::spawn(move || patient_get(&listen, "/up/x"));
+    fleet.wait_until("a hold on both", |gate| !gate["hold"].is_null());
+    let held = upstream.arrivals();
+    let second = patient_get(&other, "/up/x").unwrap();
+    assert_eq!(second.status, 200);
+    assert_eq!(first.join().unwrap().unwrap().status, 200);
+    let (last, all) = (held.last().unwrap(), upstream.arrivals());
+    assert_eq!(all.len(), held.len() + 2);
+    let waited = all[held.len()].duration_since(*last);
+    assert!(waited >= Duration::from_millis(3900), "{waited:?}");
+    let log = fleet.homes[1].stderr();
+    assert!(log.contains("hold_started"), "{log}");
+}
+
+#[test]
+fn a_server_with_a_share_starts_without_redis_and_one_without_does_not() {
+    let upstream = Upstream::start(LIMIT);
+    let mut fleet = Fleet::start(1, &upstream);
+    assert_eq!(
+        patient_get(&fleet.nodes[0].listen, "/up/x").unwrap().status,
+        200
+    );
+    let stopped = fleet.nodes.pop().unwrap().stop();
+    assert!(stopped.success());
+    let leases = fleet.redis.command(&["EXISTS", "tg:default:{up/a}:l"]);
+    assert_eq!(leases, "0", "it has released its share");
+    fleet.redis.crash();
+
+    let node = fleet.homes[0].start();
+    wait_for("degraded health", || {
+        (health(&node) == "degraded").then_some(())
+    });
+    assert_eq!(patient_get(&node.listen, "/up/x").unwrap().status, 200);
+    let log = fleet.homes[0].stderr();
+    assert!(log.contains("start with the shares"), "{log}");
+    fleet.redis.resume_service();
+    wait_for("health", || (health(&node) == "ok").then_some(()));
+
+    fleet.redis.crash();
+    let other = home(&fleet.redis.url(), &upstream, "");
+    let message = refusal(&other);
+    assert!(
+        message.contains("whether the server is running"),
+        "{message}"
+    );
+}
+
+#[test]
+fn says_what_is_wrong_with_redis_at_start() {
+    let upstream = Upstream::start(LIMIT);
+    let fleet = Fleet::start(1, &upstream);
+    let url = fleet.redis.url();
+    let message = refusal(&home(&url.replace(PASSWORD, "wrong"), &upstream, ""));
+    assert!(
+        message.contains("check the user and the password"),
+        "{message}"
+    );
+    assert!(!message.contains("wrong@"), "{message}");
+    let message = refusal(&home(&url, &upstream, "max_rate = 77"));
+    assert!(message.contains("max_rate=77"), "{message}");
+    assert!(message.contains("storage.namespace"), "{message}");
+    fleet
+        .redis
+        .command(&["HSET", "tg:default:meta", "schema", "99"]);
+    let message = refusal(&home(&url, &upstream, ""));
+    assert!(message.contains("version 99"), "{message}");
+}
+
+/// What a server prints that does not start.
+fn refusal(home: &Home) -> String {
+    let output = home.command().output().unwrap();
+    assert!(!output.status.success(), "it started");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// The gate of the upstream; null before its first request.
+fn gate(node: &Running) -> serde_json::Value {
+    let path = format!("/api/v1/gates/{KEY}");
+    let answer = node.admin.call("GET", &path, None).unwrap();
+    match answer.status {
+        200 => answer.json(),
+        _ => serde_json::Value::Null,
+    }
+}
+
+fn health(node: &Running) -> String {
+    let answer = node.admin.call("GET", "/readyz", None).unwrap();
+    assert_eq!(answer.status, 200, "it serves all the same");
+    answer.json()["status"].as_str().unwrap().to_owned()
+}
+
+fn metric(node: &Running, name: &str) -> f64 {
+    let metrics = node.admin.call("GET", "/metrics", None).unwrap().body;
+    let sample = format!("{name} ");
+    let mut lines = metrics.lines();
+    let value = lines.find_map(|line| line.strip_prefix(&sample)).unwrap();
+    value.parse().unwrap()
+}
