@@ -16,6 +16,7 @@ export interface Gate {
   phase: string | null;
   ceiling: number | null;
   cost: { per_second: number, ceiling: number | null, available: number, mean: number } | null;
+  fleet?: { rate_per_second: number, share: number, servers: number, is_owner: boolean, is_degraded: boolean };
   why: string;
   accepted_per_second: number;
   refused_per_second: number;

@@ -347,6 +347,8 @@ function createFacts() {
   /** @type {[string, (gate: GateDetail) => string | null][]} */
   const figures = [
     ['Rate', (gate) => rate(gate.rate_per_second)],
+    ['Rate of the fleet', ({ fleet }) => (fleet ? rate(fleet.rate_per_second) : null)],
+    ['Share of this server', ({ fleet }) => (fleet ? `${share(fleet.share)}, ${count(fleet.servers)} in use` : null)],
     ['Ceiling', (gate) => rate(gate.ceiling)],
     ['Rate of cost', ({ cost }) => cost && rate(cost.per_second)],
     ['Ceiling of cost', ({ cost }) => cost && rate(cost.ceiling)],
