@@ -147,6 +147,8 @@ fn write_all(log: &Log, text: &str) {
     log.stopped();
     log.store_degraded(Text::new(text));
     log.store_recovered();
+    log.fleet_degraded(Text::new(text));
+    log.fleet_recovered(wait);
     log.no_descriptors(1024);
     log.tls_failed(&io::Error::other(text.to_owned()));
     log.access_log_gap(7);
@@ -156,7 +158,7 @@ fn write_all(log: &Log, text: &str) {
 }
 
 /// How many events [`write_all`] writes.
-const ALL: usize = 33;
+const ALL: usize = 35;
 
 fn paused<'a>(pool: &'a str, endpoint: &'a str, until: Timestamp) -> Event<'a> {
     Event::EndpointPaused {
@@ -198,6 +200,8 @@ fn human_lines_have_time_level_name_and_sentence() {
     00:01:40.000Z INFO  stopped           the server has stopped
     00:01:40.000Z WARN  store_degraded    state cannot be stored: api/a
     00:01:40.000Z INFO  store_recovered   state is stored again
+    00:01:40.000Z WARN  fleet_degraded    gates continue with the last share of this node: api/a
+    00:01:40.000Z INFO  fleet_recovered   gates are shared again, after 2s
     00:01:40.000Z ERROR no_descriptors    no connection can be opened, because the process may have 1024 descriptors open (`ulimit -n`)
     00:01:40.000Z DEBUG tls_failed        a TLS handshake failed: api/a
     00:01:40.000Z WARN  access_log_gap    7 lines are missing in the access log: it could not be written as fast
@@ -237,6 +241,8 @@ fn json_lines_have_the_fields_of_the_contract() {
     {"ts":"2026-01-01T00:01:40.000Z","level":"info","event":"stopped","message":"the server has stopped"}
     {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"store_degraded","problem":"api/a","message":"state cannot be stored: api/a"}
     {"ts":"2026-01-01T00:01:40.000Z","level":"info","event":"store_recovered","message":"state is stored again"}
+    {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"fleet_degraded","problem":"api/a","message":"gates continue with the last share of this node: api/a"}
+    {"ts":"2026-01-01T00:01:40.000Z","level":"info","event":"fleet_recovered","silence_ms":2000,"message":"gates are shared again, after 2s"}
     {"ts":"2026-01-01T00:01:40.000Z","level":"error","event":"no_descriptors","limit":1024,"message":"no connection can be opened, because the process may have 1024 descriptors open (`ulimit -n`)"}
     {"ts":"2026-01-01T00:01:40.000Z","level":"debug","event":"tls_failed","reason":"api/a","message":"a TLS handshake failed: api/a"}
     {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"access_log_gap","count":7,"message":"7 lines are missing in the access log: it could not be written as fast"}

@@ -777,6 +777,26 @@ proptest! {
 }
 
 #[test]
+fn refuses_names_and_times_of_a_fleet_that_cannot_work() {
+    let problems = |text: &str| problems_with(&format!("[storage]\n{text}"), &Made::with(&[]), &[]);
+    for (text, expected) in [
+        ("namespace = 'a:b'", "1 to 64 letters, digits"),
+        ("gates_interval = '10ms'", "20ms"),
+        ("gates_interval = '2s'", "at most 1s"),
+        ("gates_lease = '100ms'", "500ms"),
+        (
+            "gates_interval = '1s'\ngates_lease = '4s'",
+            "at least 5 intervals",
+        ),
+        ("gates_interval = '500ms'", "at least 5 intervals"),
+    ] {
+        let problems = problems(text);
+        assert!(problems.contains(expected), "{text}: {problems}");
+        assert_eq!(problems.lines().count(), 1, "{problems}");
+    }
+}
+
+#[test]
 fn refuses_a_storage_key_that_is_no_key() {
     let made = Made::with(&[("SHORT", "0f0f"), ("WHOLE", &"0f".repeat(32))]);
     assert_snapshot!(problems_with("[storage]\nkey = 'env:SHORT'", &made, &[]), @"t.toml:2:7: `storage.key`: key 1 of 1 has 4 characters, expected 32 bytes in hex (64 digits) or base64 (44 characters); make one with `openssl rand -hex 32`");
