@@ -5,8 +5,6 @@
 
 mod never;
 
-pub(crate) use self::never::UNSUPPORTED;
-
 use std::time::Duration;
 
 use policy::backoff::BackoffSettings;

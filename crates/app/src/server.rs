@@ -10,7 +10,6 @@ use tidegate::{Clock, Sort};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::admin::{Admin, AdminError, TourGuide};
-use crate::check::UNSUPPORTED;
 use crate::core::Core;
 use crate::descriptors;
 #[cfg(feature = "redis")]
@@ -122,10 +121,6 @@ impl Server {
         let clock = Clock::system();
         let log = Log::new(logs.sink, logs.format, logs.filter, &clock);
         let store = open_store(&settings)?;
-        let unsupported = settings.unsupported.iter();
-        let unsupported: Vec<String> = unsupported
-            .map(|key| format!("`{key}` {UNSUPPORTED}"))
-            .collect();
         let settings = Arc::new(settings);
         let core = Core::of_server(&settings, log, clock, workers());
         let observers = core.observers();
@@ -142,7 +137,6 @@ impl Server {
         if state.configuration().pools().next().is_none() {
             warnings.push(NO_POOLS.to_owned());
         }
-        warnings.extend(unsupported);
         let persister = Persister::start(&state).map_err(ServeError::Thread)?;
         let operations = OperationWorker::start(Arc::clone(&state)).map_err(ServeError::Thread)?;
         let gateway = Gateway::start(Arc::clone(&state), listen)?;

@@ -24,9 +24,6 @@ use crate::settings::{self, PoolSettings, Settings, WEBHOOK_OPERATION};
 
 pub(super) fn warnings(settings: &Settings) -> Vec<Warning> {
     let mut warnings = Warnings::default();
-    for key in &settings.unsupported {
-        warnings.add(key, UNSUPPORTED);
-    }
     warnings.gates(settings);
     for pool in settings.pools.values() {
         warnings.pool(pool, settings);
@@ -37,9 +34,6 @@ pub(super) fn warnings(settings: &Settings) -> Vec<Warning> {
     warnings.retries(settings);
     warnings.found
 }
-
-/// The warning about a setting that this build does not act on.
-pub(crate) const UNSUPPORTED: &str = "has no effect: this build does not act on it";
 
 #[derive(Default)]
 struct Warnings {

@@ -167,21 +167,6 @@ fn warns_about_dangerous_settings() {
 }
 
 #[test]
-fn warns_about_settings_that_have_no_effect_yet_unless_they_are_the_default() {
-    assert_eq!(
-        warnings("[run]\nmax_age = '5m'\nattempts = 3\n[jobs]\nstatus_limit = '60/1m'"),
-        ""
-    );
-    assert_eq!(
-        warnings(
-            "[run]\nattempts = 4\n[server]\naccess_log = 'json'\n[network]\nproxy = 'http://a.example'\n[forward]\nallow = ['a.example']"
-        ),
-        "forward: has no effect: this build does not act on it\n\
-         network.proxy: has no effect: this build does not act on it\n"
-    );
-}
-
-#[test]
 fn warns_about_denied_hosts_while_none_is_allowed() {
     assert_eq!(
         warnings("[forward]\ndeny = ['.example.com']"),

@@ -21,7 +21,6 @@ mod secret;
 mod sections;
 mod server;
 mod tls;
-mod unsupported;
 mod value;
 mod variables;
 
@@ -115,8 +114,6 @@ pub struct Settings {
     pub telemetry: Telemetry,
     /// References to secrets that the settings themselves name: `env:NAME`, `file:PATH`.
     pub references: BTreeSet<String>,
-    /// Settings that were written, are not the default, and that this build does not act on.
-    pub unsupported: Vec<String>,
 }
 
 /// What is written about policies, by itself: defaults are not filled in.
@@ -198,7 +195,6 @@ impl Settings {
             return Err(problems);
         }
         settings.references = references.into_found();
-        settings.unsupported = unsupported::find(&root);
         Ok(settings)
     }
 
@@ -352,7 +348,6 @@ impl Settings {
             backoffs,
             credentials,
             references: BTreeSet::new(),
-            unsupported: Vec::new(),
         }
     }
 }

@@ -204,7 +204,6 @@ mod tests {
         let settings = settings.unwrap();
         assert!(settings.listeners.data_plane.unwrap().asks_clients());
         assert!(!settings.listeners.admin.unwrap().asks_clients());
-        assert_eq!(settings.unsupported, Vec::<String>::new());
     }
 
     #[test]

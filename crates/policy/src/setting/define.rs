@@ -49,16 +49,6 @@ impl Setting {
             })
     }
 
-    /// Whether these parts are the default, in any spelling.
-    pub fn is_default(&self, parts: &[&str]) -> bool {
-        let Some(default) = self.default else {
-            return false;
-        };
-        let default = self.kind.split(default);
-        let pairs = default.iter().zip(parts);
-        default.len() == parts.len() && pairs.into_iter().all(|(a, b)| self.kind.is_same(a, b))
-    }
-
     /// The default as a value. A test reads every default, so it can be parsed.
     #[doc(hidden)]
     pub fn default_value<T: SettingValue>(&self, is_aimd: bool) -> T {

@@ -216,20 +216,6 @@ impl Kind {
         })
     }
 
-    /// Whether two texts of this kind are the same value.
-    pub(super) fn is_same(&self, a: &str, b: &str) -> bool {
-        match self {
-            Self::List { of, .. } => of.is_same(a, b),
-            Self::Duration(_) => duration::parse(a) == duration::parse(b),
-            Self::Whole { .. } | Self::PowerOfTwo(_) => number::<u64>(a) == number::<u64>(b),
-            Self::Number { .. } => {
-                let (a, b) = (number::<f64>(a), number::<f64>(b));
-                a.map(f64::to_bits) == b.map(f64::to_bits)
-            }
-            _ => a == b,
-        }
-    }
-
     /// A description of valid values, for messages.
     pub fn expected(&self) -> String {
         match self {
