@@ -76,9 +76,9 @@ struct Totals {
 /// The division of the rate, as the owner's last call computed it.
 #[derive(Clone, Copy, Debug)]
 struct Shares {
-    /// Nobody has more than this share, unless some is left over.
+    /// No node has more than this share, unless some is left over.
     level: f64,
-    /// What each node gets of what nobody asks for.
+    /// What each node gets of what none asks for.
     spare: f64,
     /// The sum of all shares.
     issued: f64,
@@ -410,7 +410,7 @@ impl Ledger {
         }
     }
 
-    /// Divides the rate by demand: nobody gets more than asked before all have got as much.
+    /// Divides the rate by demand: no node gets more than it asks for before all have got as much.
     fn count_shares(&mut self, settings: &FleetSettings, node: NodeId, now: f64) {
         let every = floor_micros(settings.interval).max(f64::from(self.shares.active) * 1000.0);
         if self.owner != node || now - self.shares.counted < every {

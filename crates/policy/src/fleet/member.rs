@@ -736,3 +736,6 @@ const MIN_SHRUNK: f64 = 0.5;
 /// While degraded: what remains after a refusal, at most so often.
 const CUT: f64 = 0.8;
 const BETWEEN_CUTS: Duration = Duration::from_millis(300);
+
+#[cfg(test)]
+mod tests;

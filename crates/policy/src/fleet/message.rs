@@ -242,6 +242,6 @@ pub struct Notice {
     pub epoch: u32,
     /// Nothing is sent for this long.
     pub hold_for: Duration,
-    /// The breaker of the fleet; nobody may probe because of a notice.
+    /// The breaker of the fleet; a notice permits no probe.
     pub breaker: BreakerReply,
 }

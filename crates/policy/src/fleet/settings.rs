@@ -13,7 +13,7 @@ pub struct FleetSettings {
     /// A node that did not call for this long has no share, and is no owner. A reply may ask a node
     /// to call again only after half of it.
     pub lease: Duration,
-    /// The rate of a key that nobody has claimed, in requests per second.
+    /// The rate of a key that no node has claimed, in requests per second.
     pub initial_rate: f64,
     /// The rate is never lower.
     pub min_rate: f64,

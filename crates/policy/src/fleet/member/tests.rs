@@ -1,0 +1,135 @@
+//! What a member counts, reports and does while the store is silent.
+
+use super::*;
+use crate::fleet::SlotBatch;
+use crate::gate::{Ask, GateSettings};
+use crate::line::Class;
+
+const ASK: Ask = Ask {
+    cost: 1,
+    deadline: Timestamp::MAX,
+    class: Class::Interactive,
+    waits_for_breaker: true,
+};
+
+/// A node with one shared key.
+struct Node {
+    settings: SharedSettings,
+    gate: Gate,
+    member: Member,
+}
+
+impl Node {
+    fn new(now: Timestamp) -> Self {
+        let gate = GateSettings::default();
+        let (interval, lease) = (SharedSettings::INTERVAL, SharedSettings::LEASE);
+        let settings = SharedSettings::new(&gate, interval, lease);
+        Self {
+            gate: Gate::new(&settings.gate, now),
+            member: Member::new(&settings, NodeId(1), now),
+            settings,
+        }
+    }
+
+    fn call(&mut self, now: Timestamp) -> Call {
+        self.member.call(&self.settings, 0, now)
+    }
+
+    /// Calls, and gets these slots at this rate.
+    fn reserve(&mut self, rate: f64, slots: SlotBatch, now: Timestamp) {
+        let call = self.call(now);
+        let reply = Reply {
+            rate,
+            epoch: 1,
+            hold_for: Duration::ZERO,
+            share: 0.5,
+            is_free: false,
+            slots,
+            next: Duration::ZERO,
+            active: 2,
+            breaker: BreakerReply::Closed,
+            ownership: None,
+        };
+        let (settings, gate) = (&self.settings, &mut self.gate);
+        self.member.replied(settings, gate, &call, &reply, now);
+    }
+
+    fn lower(&mut self, rate: f64, now: Timestamp) {
+        let notice = Notice {
+            rate,
+            epoch: 2,
+            hold_for: Duration::ZERO,
+            breaker: BreakerReply::Closed,
+        };
+        let (settings, gate) = (&self.settings, &mut self.gate);
+        self.member.noticed(settings, gate, &notice, now);
+    }
+
+    fn send(&mut self, now: Timestamp) -> Option<Permit> {
+        let external = self.member.external();
+        let settings = &self.settings.gate;
+        self.gate
+            .acquire_external_at_once(settings, &ASK, external, now)
+    }
+
+    fn settle(&mut self, permit: &Permit, status: u16, now: Timestamp) {
+        let verdict = match status {
+            200 => Verdict::Success,
+            _ => Verdict::Throttled,
+        };
+        let outcome = Outcome::status(status, Duration::from_millis(90));
+        let settings = &self.settings;
+        self.member
+            .settled(settings, permit, &outcome, Some(verdict), now);
+    }
+}
+
+fn slots(count: u32, first_ms: u64, step_ms: u64) -> SlotBatch {
+    SlotBatch {
+        count,
+        serial: 1,
+        first: Duration::from_millis(first_ms),
+        step: Duration::from_millis(step_ms),
+    }
+}
+
+fn at(millis: u64) -> Timestamp {
+    Timestamp::from_millis(100_000 + millis)
+}
+
+#[test]
+fn is_degraded_only_while_a_call_is_not_answered() {
+    let mut node = Node::new(at(0));
+    node.reserve(100.0, SlotBatch::default(), at(0));
+    assert!(!node.member.tick(&node.settings, at(60_000)));
+    assert_eq!(
+        node.member.next_tick(&node.settings, at(60_000)),
+        Timestamp::MAX
+    );
+    node.call(at(60_000));
+    assert!(!node.member.tick(&node.settings, at(60_199)));
+    assert_eq!(
+        node.member.next_tick(&node.settings, at(60_199)),
+        at(60_200)
+    );
+    assert!(node.member.tick(&node.settings, at(60_200)));
+    node.member.unanswered(at(60_250));
+    node.reserve(100.0, SlotBatch::default(), at(60_500));
+    assert!(!node.member.tick(&node.settings, at(61_000)));
+}
+
+#[test]
+fn accepted_responses_count_by_when_they_were_sent_and_refusals_by_their_slot() {
+    let mut node = Node::new(at(0));
+    node.reserve(100.0, slots(30, 0, 10), at(0));
+    let before = node.send(at(0)).unwrap();
+    node.lower(85.0, at(1));
+    let sent = (2..200).filter_map(|millis| node.send(at(millis)));
+    let after: Vec<Permit> = sent.take(2).collect();
+    node.settle(&before, 200, at(90));
+    node.settle(&after[0], 200, at(120));
+    node.settle(&after[1], 429, at(130));
+    let call = node.call(at(200));
+    assert_eq!((call.accepted, call.late_accepted), (1, 1));
+    assert_eq!((call.refusal, call.late_refused), (None, 1));
+}
