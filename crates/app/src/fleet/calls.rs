@@ -54,13 +54,14 @@ impl Calls {
             if self.is_lost.take() {
                 self.disconnect();
             }
-            if !self.is_joined && !self.join().await {
-                let doublings = self.refused.min(2);
-                self.refused += 1;
-                sleep(self.shared.jittered(FIRST_RETRY * (1 << doublings))).await;
+            let gates = self.shared.gates.clone();
+            if !self.is_joined {
+                tokio::select! {
+                    () = self.rejoin() => {}
+                    () = answer_nothing(&gates) => {}
+                }
                 continue;
             }
-            let gates = self.shared.gates.clone();
             tokio::select! {
                 calls = gates.calls(FleetServer::MAX_KEYS) => self.sync(calls).await,
                 () = sleep_until(self.joins_at) => {
@@ -69,6 +70,15 @@ impl Calls {
                 }
                 () = self.shared.lost.notified() => {}
             }
+        }
+    }
+
+    /// Enters the fleet again, or waits some time after a failure.
+    async fn rejoin(&mut self) {
+        if !self.join().await {
+            let doublings = self.refused.min(2);
+            self.refused += 1;
+            sleep(self.shared.jittered(FIRST_RETRY * (1 << doublings))).await;
         }
     }
 
@@ -214,6 +224,16 @@ impl Calls {
 
     fn health(&self) -> &FleetHealth {
         &self.shared.health
+    }
+}
+
+/// Without a connection no call gets an answer. Members have to know that it is missing: a key that
+/// says nothing is not degraded.
+async fn answer_nothing(gates: &SharedGates) {
+    loop {
+        for call in gates.calls(FleetServer::MAX_KEYS).await {
+            gates.unanswered(call);
+        }
     }
 }
 
