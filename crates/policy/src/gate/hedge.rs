@@ -118,6 +118,26 @@ mod tests {
     }
 
     #[test]
+    fn no_hedge_during_a_hold() {
+        // A constant rate, so that nothing but the hold shows what the server said.
+        let wait = Duration::from_secs(7);
+        let (_, gate) = after("fixed", &Outcome::throttled(MILLISECOND, Some(wait)));
+        assert!(!gate.allows_hedge(at(7)));
+        assert!(gate.allows_hedge(at(8)));
+    }
+
+    #[test]
+    fn no_hedge_while_asks_wait() {
+        let settings = settings("adaptive");
+        let mut gate = Gate::new(&settings, at(0));
+        let mut tickets = Tickets::new();
+        assert!(gate.allows_hedge(at(0)));
+        let mut ask = || gate.acquire(&settings, &mut tickets, &Ask::until(at(9)), at(0));
+        while let Decision::Admit(_) = ask() {}
+        assert!(!gate.allows_hedge(at(0)));
+    }
+
+    #[test]
     fn no_hedge_while_isolated_or_half_open() {
         let (settings, mut gate) = after("adaptive", &Outcome::status(200, MILLISECOND));
         gate.isolate(&settings, at(1));
