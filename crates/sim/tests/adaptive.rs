@@ -87,9 +87,40 @@ fn is_not_banned_for_five_refusals_in_half_a_minute_and_once_for_three_in_a_minu
 }
 
 #[test]
+fn is_refused_too_rarely_to_be_banned() {
+    for (rate, burst, ban) in [
+        (
+            2.743,
+            3,
+            "{ excesses = 4, within = \"15s\", for = \"102s\" }",
+        ),
+        (
+            66.5,
+            2,
+            "{ excesses = 5, within = \"41s\", for = \"108s\" }",
+        ),
+    ] {
+        let upstream = format!("kind = \"bucket\"\nrate = {rate}\nburst = {burst}\nban = {ban}");
+        for figures in figures(&upstream, 1, 300) {
+            assert_eq!(figures.bans, 0, "{upstream}\n{figures:?}");
+        }
+    }
+}
+
+#[test]
 fn uses_a_fast_bucket_whose_headers_are_outdated_on_arrival() {
     let upstream = "kind = \"bucket\"\nrate = 300\nburst = 7\nheaders = true\nnetwork = \"50ms\"";
     check(upstream, 300, 90.0, 1.0);
+}
+
+#[test]
+fn fills_few_slots_with_varying_latency() {
+    for slots in [1, 2, 4] {
+        let upstream = format!(
+            "kind = \"slots\"\nslots = {slots}\nservice = \"40ms\"\nqueue = 40\nlatency_spread = 0.5"
+        );
+        check(&upstream, 300, 90.0, 0.5);
+    }
 }
 
 #[test]

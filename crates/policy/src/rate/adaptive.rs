@@ -371,7 +371,12 @@ impl Adaptive {
             .max(0.5 * period);
         let slope = (0.1 * f64::from(self.ceiling)).min(0.5) * (5.0 / period).min(1.0);
         let doublings = (self.since.seconds_until(moment.now) / doubling).min(20.0);
-        (slope * doublings.exp2() / rate).min(0.25 * rate)
+        let max_step = if is_slow(rate) {
+            MAX_STEP_SLOW
+        } else {
+            MAX_STEP
+        };
+        (slope * doublings.exp2() / rate).min(max_step * rate)
     }
 
     /// Whether a probe at this rate shows that the limit has risen.
@@ -505,6 +510,18 @@ const RISE_PER_SECOND: f64 = 0.2;
 const SLOWED: f64 = 0.85;
 /// With 0.97, servers with few slots lose 0.5 % of goodput.
 const EASED: f64 = 0.99;
+
+/// A probe grows by at most this share of the rate with each response.
+const MAX_STEP: f64 = 0.25;
+/// Below [`SLOW_RATE`] a refusal is a large share of all requests. A probe in small steps tells the
+/// limit by a single one.
+const MAX_STEP_SLOW: f64 = 0.1;
+/// Per second.
+const SLOW_RATE: f64 = 2.0;
+
+fn is_slow(rate: f64) -> bool {
+    rate < SLOW_RATE
+}
 
 /// Probes refused at the same place that make stays longer.
 const MAX_PATIENCE: i8 = 3;

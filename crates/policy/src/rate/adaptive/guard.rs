@@ -2,7 +2,7 @@
 //!
 //! Responses are compared in batches: a single one says little, because latencies vary. A batch is
 //! slow if its mean is significantly above the usual latency, by more than a fifth and by more than
-//! the time of two waiting requests. The second condition is for servers with few slots: at 90 % of
+//! the time of three waiting requests. The second condition is for servers with few slots: at 90 % of
 //! their capacity, one or two requests wait on average, which doubles the latency at a single slot.
 //!
 //! **Stalls.** If this process, or the network, stops for a moment, many responses arrive at the same
@@ -247,12 +247,12 @@ const SIGNIFICANCE: f32 = 4.0;
 /// Latencies vary at least by this share of the base, so that equal ones do not make the smallest
 /// difference significant.
 const MIN_SPREAD: f32 = 0.1;
-/// A slow batch exceeds the base by this share, and by the time of so many waiting requests. With 1
-/// and 2 waiting requests instead of 2 and 4, servers with 1 and 4 slots lose 2 to 3 % of goodput.
+/// A slow batch exceeds the base by this share, and by the time of so many waiting requests. With 2 and 4
+/// waiting requests instead of 3 and 6, 11 more of 1400 random upstreams miss 90 % of goodput.
 const SLOW: f32 = 0.2;
-const SLOW_WAITING: f32 = 2.0;
+const SLOW_WAITING: f32 = 3.0;
 const MUCH_SLOWER: f32 = 0.6;
-const MUCH_SLOWER_WAITING: f32 = 4.0;
+const MUCH_SLOWER_WAITING: f32 = 6.0;
 
 /// Responses to the first requests after a decrease arrive in order of their latency, the fastest
 /// first. A batch starts when nearly all of them have arrived. With 1.5 the base sinks, and 20 slots
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn tolerates_two_waiting_requests_where_few_are_in_flight() {
+    fn tolerates_three_waiting_requests_where_few_are_in_flight() {
         let mut responses = Responses::usual();
         let at_rate = |responses: &mut Responses, rate: f64| {
             strongest((0..60).map(|_| {

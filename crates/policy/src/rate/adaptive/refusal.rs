@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use super::super::{CeilingSource, Moment, Reaction, Why};
 use super::coarse::{Coarse, Rough, narrow};
-use super::{Adaptive, EAGER, MAX_PATIENCE, Phase};
+use super::{Adaptive, EAGER, MAX_PATIENCE, Phase, is_slow};
 use crate::gate::GateSettings;
 use crate::time::Timestamp;
 
@@ -38,6 +38,14 @@ impl Sent {
     /// What the limit gave. The half is the expected rest of a token.
     fn per_second(&self) -> f64 {
         (self.requests + 0.5) / self.seconds
+    }
+
+    /// The same, but careful: from [`super::SLOW_RATE`] on, a ceiling that is a little too low costs less
+    /// than another refusal, which may be the one that leads to a ban. With the half, 38 instead of 33 of
+    /// 1400 random upstreams have less than 60 % of goodput.
+    fn safe_per_second(&self, rate: f64) -> f64 {
+        let rest = if is_slow(rate) { 0.5 } else { 0.25 };
+        (self.requests + rest) / self.seconds
     }
 }
 
@@ -339,7 +347,7 @@ impl Adaptive {
 
     /// The new ceiling after a refusal at `rate`.
     fn ceiling_after(&mut self, rate: f64, sent: &Sent) -> f64 {
-        let measured = sent.per_second();
+        let measured = sent.safe_per_second(rate);
         let confirmed = self.confirmed.get();
         let is_probe = self.phase == Phase::Probing;
         let was_guess = self.is_guess();
@@ -354,7 +362,7 @@ impl Adaptive {
             self.confirmed = Rough::ZERO;
             measured
         } else if was_guess && measured < confirmed {
-            self.bisect(confirmed, rate, 1.1)
+            self.bisect(confirmed, rate, 0.3)
         } else if was_guess {
             self.saves_tokens = sent.requests >= 5.0;
             measured
@@ -363,7 +371,7 @@ impl Adaptive {
             let least = measured.max(confirmed);
             match self.saves_tokens {
                 true => least,
-                false => self.bisect(least, rate, 1.0),
+                false => self.bisect(least, rate, 0.7),
             }
         } else {
             measured
@@ -372,12 +380,16 @@ impl Adaptive {
     }
 
     /// The middle between what is certain and what was refused; what is certain, if they are close.
-    fn bisect(&mut self, certain: f64, refused: f64, close: f64) -> f64 {
-        if refused <= close * certain {
+    ///
+    /// A slow probe takes small steps, so the limit is rather close to what was refused: `slow_share` of
+    /// the way. After a guess was refused it is less, so that few refusals find it.
+    fn bisect(&mut self, certain: f64, refused: f64, slow_share: f64) -> f64 {
+        if refused <= CLOSE * certain {
             return certain;
         }
         self.source = CeilingSource::Estimated;
-        0.5 * (certain + refused)
+        let share = if is_slow(refused) { slow_share } else { 0.5 };
+        certain + share * (refused - certain)
     }
 
     /// Judges whether others use the limit too.
@@ -405,7 +417,7 @@ impl Adaptive {
             self.sharing = (self.sharing + 2).min(MAX_SHARING);
             self.patience = self.patience.min(0);
             self.confirmed = Rough::ZERO;
-        } else if !is_probe && !self.is_guess() && sent.requests >= 20.0 {
+        } else if !is_probe && !self.is_guess() && sent.requests >= 12.0 {
             self.sharing = (self.sharing + 1).min(MAX_SHARING);
         } else if is_probe && self.sharing > 0 {
             self.sharing -= 1;
@@ -414,6 +426,11 @@ impl Adaptive {
         }
     }
 }
+
+/// If the refused rate is at most this many times what is certain, a guess could gain little and would
+/// cost a refusal. Of 1400 random upstreams, 8 more are refused too often with 1.05, and 12 more miss 90 %
+/// of goodput with 1.15.
+const CLOSE: f64 = 1.1;
 
 /// A new ceiling below this share of the last one: the limit has fallen.
 const HAS_FALLEN: f64 = 0.8;
