@@ -242,6 +242,9 @@ impl Limiter {
 
     /// Makes a gate refuse every ask until [`Limiter::release`] or [`Limiter::reset`]. Creates the
     /// gate if it does not exist; fails only if there is no room for it.
+    ///
+    /// In a [fleet](crate::fleet) all nodes do so; likewise with [`Limiter::release`] and
+    /// [`Limiter::reset`], which create the gate, too.
     pub fn isolate(&self, key: &str) -> Result<(), Refusal> {
         self.override_or_insert(key, GateOverride::Isolate)
     }
@@ -353,7 +356,7 @@ impl Limiter {
 
     /// The key and record a gate would have after an override, so that they can be persisted before
     /// the override takes effect. `None` if the gate does not exist and the override does not
-    /// create it; isolating does.
+    /// create it; isolating does, and in a fleet every override.
     ///
     /// The returned key differs from `key` if hosts share a gate.
     pub fn record_after(&self, key: &str, change: GateOverride) -> Option<(String, GateRecord)> {
@@ -367,7 +370,7 @@ impl Limiter {
             });
             return Some((shard.key(location.slot).to_owned(), record));
         }
-        if change != GateOverride::Isolate {
+        if change != GateOverride::Isolate && self.inner.registry.fleet().is_none() {
             return None;
         }
         let record = self.with_settings(key, |settings| {

@@ -226,14 +226,7 @@ async fn retry_after_seen_by_one_node_holds_all() {
         let permit = node.limiter.acquire(KEY).await.unwrap();
         permit.settle(&Outcome::status(200, Duration::from_millis(50)));
     }
-    let permit = nodes[0].limiter.acquire(KEY).await.unwrap();
-    let mut outcome = Outcome::status(429, Duration::from_millis(50));
-    outcome.hint = Hint {
-        wait: Some(Duration::from_secs(7)),
-        source: Some(Source::RetryAfter),
-        ..Hint::default()
-    };
-    permit.settle(&outcome);
+    hold(&nodes[0], Duration::from_secs(7)).await;
     let asked = clock.now();
     sleep(Duration::from_millis(5)).await;
     let held = nodes[1].limiter.gate(KEY).unwrap().gate.hold;
@@ -242,6 +235,97 @@ async fn retry_after_seen_by_one_node_holds_all() {
     let waited = clock.now().since(asked);
     assert!(waited >= Duration::from_secs(7), "{waited:?}");
     assert!(waited < Duration::from_secs(9), "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_at_one_node_ends_the_hold_of_all() {
+    let (store, clock) = (Arc::new(Store::default()), Clock::tokio());
+    let nodes: Vec<Node> = (1..=3).map(|it| node(it, &store, &clock)).collect();
+    for node in &nodes[..2] {
+        let permit = node.limiter.acquire(KEY).await.unwrap();
+        permit.settle(&Outcome::status(200, Duration::from_millis(50)));
+    }
+    hold(&nodes[0], Duration::from_secs(3600)).await;
+    // Nobody uses the key meanwhile.
+    sleep(Duration::from_secs(60)).await;
+    let is_held = |node: &Node| node.limiter.gate(KEY).unwrap().gate.hold.is_some();
+    assert!(is_held(&nodes[0]) && is_held(&nodes[1]));
+    // At a node that has not used the key at all.
+    assert!(nodes[2].limiter.release(KEY));
+    sleep(Duration::from_millis(10)).await;
+    assert!(!is_held(&nodes[0]) && !is_held(&nodes[1]));
+    let released = clock.now();
+    for node in &nodes {
+        let permit = node.limiter.acquire(KEY).await.unwrap();
+        permit.settle(&Outcome::status(200, Duration::from_millis(50)));
+    }
+    let waited = clock.now().since(released);
+    assert!(waited < Duration::from_secs(2), "{waited:?}");
+    sleep(Duration::from_secs(10)).await;
+    assert!(!nodes.iter().any(is_held), "it does not come back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_the_store_missed_at_first_arrives_later() {
+    let (store, clock) = (Arc::new(Store::default()), Clock::tokio());
+    let nodes: Vec<Node> = (1..=2).map(|it| node(it, &store, &clock)).collect();
+    for node in &nodes {
+        let permit = node.limiter.acquire(KEY).await.unwrap();
+        permit.settle(&Outcome::status(200, Duration::from_millis(50)));
+    }
+    hold(&nodes[0], Duration::from_secs(3600)).await;
+    sleep(Duration::from_secs(5)).await;
+    store.is_silent.store(true, Ordering::Relaxed);
+    nodes[0].limiter.release(KEY);
+    let is_held = |node: &Node| node.limiter.gate(KEY).unwrap().gate.hold.is_some();
+    sleep(Duration::from_secs(5)).await;
+    assert!(!is_held(&nodes[0]), "it acts here at once");
+    assert!(is_held(&nodes[1]));
+    store.is_silent.store(false, Ordering::Relaxed);
+    sleep(Duration::from_secs(3)).await;
+    assert!(!is_held(&nodes[0]) && !is_held(&nodes[1]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn isolation_of_a_gate_is_that_of_the_fleet() {
+    let (store, clock) = (Arc::new(Store::default()), Clock::tokio());
+    let nodes: Vec<Node> = (1..=2).map(|it| node(it, &store, &clock)).collect();
+    for node in &nodes {
+        let permit = node.limiter.acquire(KEY).await.unwrap();
+        permit.settle(&Outcome::status(200, Duration::from_millis(50)));
+    }
+    nodes[0].limiter.isolate(KEY).unwrap();
+    sleep(Duration::from_millis(10)).await;
+    let is_refused = |node: &Node| node.limiter.try_acquire(KEY).is_err();
+    assert!(nodes.iter().all(is_refused));
+    // A store that was flushed learns of it from the nodes.
+    store.ledgers.lock().unwrap().clear();
+    sleep(Duration::from_secs(60)).await;
+    let third = node(3, &store, &clock);
+    let joins = third.limiter.clone();
+    let refused = tokio::time::timeout(Duration::from_secs(1), joins.acquire(KEY)).await;
+    assert!(
+        !refused.is_ok_and(|permit| permit.is_ok()),
+        "a node that joins later is isolated, too"
+    );
+    nodes[1].limiter.reset(KEY);
+    sleep(Duration::from_millis(50)).await;
+    for node in nodes.iter().chain([&third]) {
+        let permit = node.limiter.acquire(KEY).await.unwrap();
+        permit.settle(&Outcome::status(200, Duration::from_millis(50)));
+    }
+}
+
+/// Gets a Retry-After of this length.
+async fn hold(node: &Node, wait: Duration) {
+    let permit = node.limiter.acquire(KEY).await.unwrap();
+    let mut outcome = Outcome::status(429, Duration::from_millis(50));
+    outcome.hint = Hint {
+        wait: Some(wait),
+        source: Some(Source::RetryAfter),
+        ..Hint::default()
+    };
+    permit.settle(&outcome);
 }
 
 #[tokio::test(start_paused = true)]
@@ -280,6 +364,8 @@ async fn a_restored_claim_is_used_until_the_store_answers() {
         rate: 50.0,
         epoch: 9,
         share: 0.5,
+        overrides: 0,
+        is_isolated: false,
     };
     assert!(node.gates.restore(KEY, &claim));
     let start = clock.now();

@@ -84,7 +84,8 @@ pub(super) async fn history(
 
 /// Reset a gate
 ///
-/// Rate, hold, breaker and counts start again; attempts in flight and callers in line stay.
+/// Rate, hold, breaker and counts start again; attempts in flight and callers in line stay. A gate that
+/// a fleet shares is reset on all servers.
 #[utoipa::path(
     post, operation_id = "resetGate", path = "/api/v1/gates/{key}/reset", tag = "gates", params(GatePath),
     responses(
@@ -100,6 +101,8 @@ pub(super) async fn reset(
 }
 
 /// Isolate a gate: refuse everything until it is released or reset
+///
+/// A gate that a fleet shares is isolated on all servers.
 #[utoipa::path(
     post, operation_id = "isolateGate", path = "/api/v1/gates/{key}/isolate", tag = "gates", params(GatePath),
     responses(
@@ -111,15 +114,12 @@ pub(super) async fn isolate(
     State(admin): State<Arc<AdminState>>,
     Path(GatePath { key }): Path<GatePath>,
 ) -> Result<Json<Gate>, Refused> {
-    if !can_exist(&admin, &key) {
-        return Err(no_gate(&admin, &key));
-    }
     override_gate(&admin, &key, GateOverride::Isolate).await
 }
 
 /// Release a gate: end hold, open breaker and isolation
 ///
-/// Callers in line leave at the learned rate.
+/// Callers in line leave at the learned rate. A gate that a fleet shares is released on all servers.
 #[utoipa::path(
     post, operation_id = "releaseGate", path = "/api/v1/gates/{key}/release", tag = "gates", params(GatePath),
     responses(
@@ -139,6 +139,9 @@ async fn override_gate(
     key: &str,
     change: GateOverride,
 ) -> Result<Json<Gate>, Refused> {
+    if !can_exist(admin, key) {
+        return Err(no_gate(admin, key));
+    }
     admin.state.override_gate(key, change).await?;
     gate(admin, key).map(Json)
 }

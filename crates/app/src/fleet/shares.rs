@@ -24,6 +24,10 @@ struct Share {
     rate_per_second: f64,
     share: f64,
     epoch: u32,
+    #[serde(default)]
+    overrides: u32,
+    #[serde(default)]
+    is_isolated: bool,
 }
 
 const FILE: &str = "fleet-shares.json";
@@ -47,6 +51,8 @@ pub(super) fn read(folder: &Path, namespace: &str) -> io::Result<Vec<(String, Cl
             rate: stored.rate_per_second,
             epoch: stored.epoch,
             share: stored.share,
+            overrides: stored.overrides,
+            is_isolated: stored.is_isolated,
         };
         let is_sound = claim.rate.is_finite() && claim.rate > 0.0 && claim.share.is_finite();
         is_sound.then_some((key, claim))
@@ -65,6 +71,8 @@ pub(super) fn write(folder: &Path, namespace: &str, claims: &[(String, Claim)]) 
             rate_per_second: claim.rate,
             share: claim.share,
             epoch: claim.epoch,
+            overrides: claim.overrides,
+            is_isolated: claim.is_isolated,
         };
         (key.clone(), share)
     });
@@ -89,6 +97,8 @@ mod tests {
             rate: 98.5,
             epoch: 7,
             share: 0.125,
+            overrides: 2,
+            is_isolated: true,
         };
         let claims = [("llm/a".to_owned(), claim)];
         write(folder.path(), "a", &claims).unwrap();

@@ -227,7 +227,18 @@ fn changes(action: GateAction, key: &str, before: Option<&Gate>, after: &Gate) -
         GateAction::Isolate => "; requests are refused until it is released or reset",
         GateAction::Reset | GateAction::Release => "",
     };
-    format!("{} `{key}`: {}{note}\n", done(action), parts.join(", "))
+    let place = match &after.fleet {
+        None => "",
+        Some(fleet) if fleet.is_degraded => {
+            " here, and on the other servers if the fleet can be reached soon"
+        }
+        Some(_) => " on all servers",
+    };
+    format!(
+        "{} `{key}`{place}: {}{note}\n",
+        done(action),
+        parts.join(", ")
+    )
 }
 
 fn change<T: fmt::Display + PartialEq>(name: &str, before: Option<T>, after: T) -> String {

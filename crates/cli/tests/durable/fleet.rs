@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -328,6 +329,63 @@ fn retry_after_seen_by_one_server_holds_all() {
     assert!(waited >= Duration::from_millis(3900), "{waited:?}");
     let log = fleet.homes[1].stderr();
     assert!(log.contains("hold_started"), "{log}");
+}
+
+#[test]
+fn a_release_at_one_server_ends_the_hold_of_all_and_so_do_isolate_and_reset() {
+    let upstream = Upstream::start(LIMIT);
+    let mut fleet = Fleet::start(2, &upstream);
+    for node in &fleet.nodes {
+        assert_eq!(patient_get(&node.listen, "/up/x").unwrap().status, 200);
+    }
+    upstream.state.lock().unwrap().retry_after = Some(3600);
+    let refused = fleet.nodes[0].get("/up/x").unwrap();
+    assert_ne!(refused.status, 200);
+    fleet.wait_until("a hold on both", |gate| !gate["hold"].is_null());
+    // A server that joins is held, too, though it has not used the gate.
+    let third = home(&fleet.redis.url(), &upstream, "");
+    fleet.nodes.push(third.start());
+    fleet.homes.push(third);
+    assert_ne!(fleet.nodes[2].get("/up/x").unwrap().status, 200);
+    wait_for("a hold on the third", || {
+        (!gate(&fleet.nodes[2])["hold"].is_null()).then_some(())
+    });
+
+    // The command, at a server that did not see the refusal.
+    let released = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .args(["gates", "release", KEY, "--server"])
+        .arg(fleet.nodes[1].admin.url())
+        .arg("--token-file")
+        .arg(fleet.homes[1].data().join("admin-token"))
+        .output()
+        .unwrap();
+    assert!(released.status.success(), "{released:?}");
+    let said = String::from_utf8(released.stdout).unwrap();
+    assert!(said.contains("on all servers"), "{said}");
+    let begin = Instant::now();
+    fleet.wait_until("no hold", |gate| gate["hold"].is_null());
+    println!("released everywhere after {:?}", begin.elapsed());
+    for node in &fleet.nodes {
+        assert_eq!(patient_get(&node.listen, "/up/x").unwrap().status, 200);
+    }
+
+    let order = |node: usize, word: &str| {
+        let path = format!("/api/v1/gates/{KEY}/{word}");
+        fleet.nodes[node].admin.must("POST", &path, None);
+    };
+    order(0, "isolate");
+    fleet.wait_until("isolation", |gate| gate["breaker"]["state"] == "isolated");
+    for node in &fleet.nodes {
+        assert_eq!(node.get("/up/x").unwrap().status, 503);
+    }
+    fleet.redis.command(&["FLUSHALL"]);
+    wait(Duration::from_secs(5));
+    fleet.wait_until("isolation", |gate| gate["breaker"]["state"] == "isolated");
+    order(2, "reset");
+    fleet.wait_until("no isolation", |gate| gate["breaker"]["state"] == "closed");
+    for node in &fleet.nodes {
+        assert_eq!(patient_get(&node.listen, "/up/x").unwrap().status, 200);
+    }
 }
 
 #[test]

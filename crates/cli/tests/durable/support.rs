@@ -158,6 +158,10 @@ pub(crate) struct Admin {
 }
 
 impl Admin {
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
     /// The response to a call; `None` if there is none.
     pub(crate) fn call(&self, method: &str, path: &str, body: Option<&Value>) -> Option<Answer> {
         let headers = format!("authorization: Bearer {}\r\n", self.token);

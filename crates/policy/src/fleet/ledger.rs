@@ -5,7 +5,8 @@
 //! reads and writes one header and one lease. Only the owner's call reads all leases.
 //!
 //! What must hold whatever nodes do: the line of send times never moves back, serial numbers only
-//! grow, shares add up to at most one, epoch, fence and hold never fall.
+//! grow, shares add up to at most one, epoch, fence and hold never fall. A person's override may end a
+//! hold and move the line back: nodes drop the slots that they have when they hear of it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use super::{
     RefusalKind, Reply, SlotBatch,
 };
 use crate::breaker::OPEN_GROWTH;
-use crate::gate::GateRecord;
+use crate::gate::{GateOverride, GateRecord};
 use crate::time::{Timestamp, nanos, saturating_u64};
 
 /// What the store knows of one key.
@@ -39,6 +40,8 @@ pub struct Ledger {
     shares: Shares,
     quota: Quota,
     breaker: FleetBreaker,
+    /// How often a person has overridden the key.
+    overrides: u32,
     leases: BTreeMap<NodeId, Lease>,
     /// The last call of any node.
     touched: f64,
@@ -122,6 +125,7 @@ enum State {
     Closed,
     Open,
     HalfOpen,
+    Isolated,
 }
 
 /// So many nodes are enough evidence in a fleet of any size.
@@ -163,6 +167,7 @@ impl Ledger {
                 probe_until: 0.0,
                 successes: 0,
             },
+            overrides: 0,
             leases: BTreeMap::new(),
             touched: now,
             born: now,
@@ -185,14 +190,20 @@ impl Ledger {
         let before = (self.epoch, self.hold);
         self.take_claim(settings, call, now);
         self.take_back(settings, node, call, now);
-        self.hold = self.hold.max(now + floor_micros(call.hold_for));
         self.merge(call, now);
-        self.take_quota(call, now);
         self.take_refusal(settings, call, now);
-        self.take_trip(settings, node, call, now);
-        self.take_probe(settings, node, call, now);
+        let knows_overrides = self.knows_overrides(call);
+        if knows_overrides {
+            self.hold = self.hold.max(now + floor_micros(call.hold_for));
+            self.take_quota(call, now);
+            self.take_trip(settings, node, call, now);
+            self.take_probe(settings, node, call, now);
+        }
+        self.take_override(settings, call, now);
         self.keep_owner(settings, node, now);
-        self.take_decision(settings, node, call, now);
+        if knows_overrides {
+            self.take_decision(settings, node, call, now);
+        }
         self.count_shares(settings, node, now);
         let share = self.share(settings, node, call, now);
         let breaker = self.probe(settings, node, call, now);
@@ -208,6 +219,7 @@ impl Ledger {
             next,
             active: self.shares.active,
             breaker,
+            overrides: self.overrides,
             ownership: (self.owner == node).then(|| self.ownership(call, now)),
         };
         let is_news = self.epoch != before.0 || self.hold > before.1.max(now);
@@ -248,6 +260,53 @@ impl Ledger {
             self.epoch = claim.epoch;
             self.rate = self.rate.min(claim.rate);
         }
+        if claim.overrides > self.overrides {
+            self.overrides = claim.overrides;
+            if claim.is_isolated || self.breaker.state == State::Isolated {
+                self.close_breaker(settings);
+            }
+            if claim.is_isolated {
+                self.breaker.state = State::Isolated;
+            }
+        }
+    }
+
+    /// A node that does not know of the last override by a person cannot bring back what it ended.
+    fn knows_overrides(&self, call: &Call) -> bool {
+        call.claim
+            .is_none_or(|claim| claim.overrides >= self.overrides)
+    }
+
+    fn take_override(&mut self, settings: &FleetSettings, call: &Call, now: f64) {
+        let Some(change) = call.overriding else {
+            return;
+        };
+        self.overrides += 1;
+        self.epoch += 1;
+        self.close_breaker(settings);
+        if change == GateOverride::Isolate {
+            self.breaker.state = State::Isolated;
+            return;
+        }
+        self.hold = 0.0;
+        self.quota = Quota::default();
+        self.is_blind = false;
+        if change == GateOverride::Reset {
+            self.rate = settings.initial_rate.max(settings.min_rate);
+            self.record = None;
+            // The next owner begins anew.
+            self.owner_until = 0.0;
+        }
+        // It may be as far away as the end of the hold.
+        self.line = self.line.min(now + SECOND / self.rate);
+    }
+
+    fn close_breaker(&mut self, settings: &FleetSettings) {
+        self.breaker.state = State::Closed;
+        self.breaker.open_time = floor_micros(settings.open_first);
+        self.breaker.trips = [(NodeId(0), 0.0); MAX_TRIPS];
+        self.breaker.probe_until = 0.0;
+        self.breaker.successes = 0;
     }
 
     /// A node returns to others that went on without it: the limit has room for what it sent.
@@ -373,9 +432,7 @@ impl Ledger {
             ProbeResult::Succeeded => {
                 breaker.successes += 1;
                 if breaker.successes >= settings.half_open_probes {
-                    breaker.state = State::Closed;
-                    breaker.open_time = floor_micros(settings.open_first);
-                    breaker.trips = [(NodeId(0), 0.0); MAX_TRIPS];
+                    self.close_breaker(settings);
                     self.totals.closes += 1;
                     self.epoch += 1;
                 }
@@ -537,7 +594,7 @@ impl Ledger {
         match self.breaker.state {
             State::Closed if self.is_blind => u32::from(is_due),
             State::Closed => u32::MAX,
-            State::Open => 0,
+            State::Open | State::Isolated => 0,
             State::HalfOpen => u32::from(is_due && self.breaker.probe_node == node),
         }
     }
@@ -602,6 +659,7 @@ impl Ledger {
             State::HalfOpen => BreakerReply::HalfOpen {
                 may_probe: breaker.probe_node == node && breaker.probe_until >= now,
             },
+            State::Isolated => BreakerReply::Isolated,
         }
     }
 
@@ -637,7 +695,9 @@ impl Ledger {
                     open_for: micros(self.breaker.until - now),
                 },
                 State::HalfOpen => BreakerReply::HalfOpen { may_probe: false },
+                State::Isolated => BreakerReply::Isolated,
             },
+            overrides: self.overrides,
         }
     }
 }

@@ -13,7 +13,7 @@ use super::{
     SharedSettings, Trip,
 };
 use crate::breaker::BreakerState;
-use crate::gate::{External, ExternalBreaker, Gate, Permit};
+use crate::gate::{External, ExternalBreaker, Gate, GateOverride, Permit};
 use crate::outcome::{Outcome, UpstreamResponse, Verdict};
 use crate::random::Random;
 use crate::rate::Strategy;
@@ -40,6 +40,9 @@ pub struct Member {
     /// When a refusal was last seen, by any node.
     refused_at: Option<Timestamp>,
     was_open: bool,
+    /// The last override by a person that the node knows of, and whether it isolated the key.
+    overrides: u32,
+    is_isolated: bool,
     owner: Option<Box<Owner>>,
 }
 
@@ -72,6 +75,8 @@ struct Report {
     left: Option<(Left, Timestamp)>,
     trip: bool,
     probe: Option<ProbeResult>,
+    /// What a person ordered here, and when.
+    overriding: Option<(GateOverride, Timestamp)>,
 }
 
 /// The store is silent.
@@ -134,6 +139,8 @@ impl Member {
             degraded: None,
             refused_at: None,
             was_open: false,
+            overrides: 0,
+            is_isolated: false,
             owner: None,
         }
     }
@@ -150,6 +157,8 @@ impl Member {
         member.rate = claim.rate;
         member.share = claim.share.clamp(0.0, 1.0);
         member.external.begin_epoch(claim.epoch, 1.0);
+        member.overrides = claim.overrides;
+        member.is_isolated = claim.is_isolated;
         member.heard_at = Some(now);
         member.begin_degraded(now);
         member.pace(settings, now);
@@ -162,6 +171,8 @@ impl Member {
             rate: self.rate,
             epoch: self.external.epoch(),
             share: self.share,
+            overrides: self.overrides,
+            is_isolated: self.is_isolated,
         })
     }
 
@@ -251,6 +262,37 @@ impl Member {
             self.calls.is_urgent = true;
         }
         self.was_open = is_open;
+        let is_isolated = gate.breaker_state(now) == BreakerState::Isolated;
+        if is_isolated && !self.is_isolated {
+            // The server said that its quota is used up, to all nodes.
+            self.order(GateOverride::Isolate, now);
+        }
+    }
+
+    /// A person has overridden the gate of this node: so is the fleet, with the next call. Call it after
+    /// [`GateOverride::apply`].
+    pub fn overridden(&mut self, settings: &SharedSettings, change: GateOverride, now: Timestamp) {
+        self.end_hold(settings, now);
+        self.order(change, now);
+    }
+
+    fn order(&mut self, change: GateOverride, now: Timestamp) {
+        self.feedback.overriding = Some((change, now));
+        self.is_isolated = change == GateOverride::Isolate;
+        self.calls.is_urgent = true;
+    }
+
+    /// Forgets the hold and the breaker of the fleet, and what this node would say about them.
+    fn end_hold(&mut self, settings: &SharedSettings, now: Timestamp) {
+        self.external.release();
+        self.feedback.hold_until = None;
+        self.feedback.left = None;
+        self.feedback.trip = false;
+        self.feedback.probe = None;
+        self.was_open = false;
+        if let Some(owner) = &mut self.owner {
+            owner.release(settings, now);
+        }
     }
 
     /// When the next call is due; in the past: at once. It does not move while nothing happens. `None` while a call is out, or if there
@@ -275,6 +317,9 @@ impl Member {
             self.calls.last + interval
         } else if self.is_in_use(waiting) {
             (self.calls.last + interval).max(self.quiet_until)
+        } else if self.is_isolated || self.external.hold_until > now {
+            // A person may have released it.
+            self.calls.last + settings.fleet.lease
         } else {
             return None;
         };
@@ -312,7 +357,10 @@ impl Member {
             let seconds = now.seconds_since(degraded.since).max(0.1);
             back = f64::from(degraded.sent) / seconds;
         }
-        let report = std::mem::take(&mut self.feedback);
+        let mut report = std::mem::take(&mut self.feedback);
+        report.overriding = report
+            .overriding
+            .filter(|(_, at)| now.since(*at) < MAX_ORDER_AGE);
         let call = Call {
             demand,
             want,
@@ -343,12 +391,14 @@ impl Member {
             claim: self.claim(),
             fence: self.owner.as_ref().map_or(0, |owner| owner.fence()),
             decision: self.owner.as_mut().and_then(|owner| owner.decision(now)),
+            overriding: report.overriding.map(|(change, _)| change),
         };
         // Said again if there is no reply.
         self.feedback.refusal = report.refusal;
         self.feedback.hold_until = report.hold_until;
         self.feedback.trip = report.trip;
         self.feedback.probe = report.probe;
+        self.feedback.overriding = report.overriding;
         self.calls.is_out = true;
         self.calls.pace = self.calls.jitter.between(0.95, 1.05);
         self.calls.is_urgent = false;
@@ -371,9 +421,10 @@ impl Member {
         self.calls.asked_at = None;
         self.calls.retry_at = Timestamp::ZERO;
         self.forget_said(call);
-        self.heard_at = Some(now);
         self.quiet_until = now + reply.next;
         self.degraded = None;
+        self.follow_override(settings, gate, reply.breaker, reply.overrides, now);
+        self.heard_at = Some(now);
         self.follow(
             reply.rate,
             reply.epoch,
@@ -395,7 +446,9 @@ impl Member {
     /// The last call was not answered, or too late.
     pub fn unanswered(&mut self, now: Timestamp) {
         self.calls.is_out = false;
-        self.calls.is_urgent |= self.feedback.refusal.is_some() || self.feedback.trip;
+        self.calls.is_urgent |= self.feedback.refusal.is_some()
+            || self.feedback.trip
+            || self.feedback.overriding.is_some();
         let doublings = self.calls.unanswered.min(2);
         self.calls.unanswered = self.calls.unanswered.saturating_add(1);
         let wait = FIRST_RETRY.saturating_mul(1 << doublings);
@@ -415,6 +468,7 @@ impl Member {
             return;
         }
         let is_new = notice.epoch > self.external.epoch();
+        self.follow_override(settings, gate, notice.breaker, notice.overrides, now);
         self.follow(
             notice.rate,
             notice.epoch,
@@ -478,6 +532,7 @@ impl Member {
             || self.feedback.accepted > 0
             || !self.external.slots.is_empty()
             || self.external.is_probing()
+            || self.feedback.overriding.is_some()
             || self.owner.as_ref().is_some_and(|owner| owner.has_decided())
     }
 
@@ -589,6 +644,37 @@ impl Member {
         if self.feedback.probe == call.probe {
             self.feedback.probe = None;
         }
+        if self.feedback.overriding.map(|(change, _)| change) == call.overriding {
+            self.feedback.overriding = None;
+        }
+    }
+
+    /// Does at this node what a person has ordered at another one.
+    fn follow_override(
+        &mut self,
+        settings: &SharedSettings,
+        gate: &mut Gate,
+        breaker: BreakerReply,
+        overrides: u32,
+        now: Timestamp,
+    ) {
+        if self.feedback.overriding.is_some() {
+            // What is ordered here comes after it.
+            return;
+        }
+        let is_first = self.overrides == 0 && self.heard_at.is_none();
+        let is_isolated = breaker == BreakerReply::Isolated;
+        if overrides > self.overrides && !is_first {
+            self.end_hold(settings, now);
+            if gate.hold_until(now).is_some() || gate.breaker_state(now) != BreakerState::Closed {
+                gate.release(&settings.gate, now);
+            }
+        }
+        if is_isolated && gate.breaker_state(now) != BreakerState::Isolated {
+            gate.isolate(&settings.gate, now);
+        }
+        self.overrides = self.overrides.max(overrides);
+        self.is_isolated = is_isolated;
     }
 
     #[expect(
@@ -615,12 +701,17 @@ impl Member {
             }
         }
         self.rate = rate;
+        if self.feedback.overriding.is_some() {
+            // The store does not know yet that a person has ended them.
+            return;
+        }
         if hold_for > Duration::ZERO {
             self.external.hold(now + hold_for);
         }
         let was_closed = self.external.breaker == ExternalBreaker::Closed;
         self.external.breaker = match breaker {
-            BreakerReply::Closed => ExternalBreaker::Closed,
+            // Isolated is the gate itself.
+            BreakerReply::Closed | BreakerReply::Isolated => ExternalBreaker::Closed,
             BreakerReply::Open { open_for } => ExternalBreaker::Open {
                 until: now + open_for,
             },
@@ -721,6 +812,9 @@ const FIRST_RETRY: Duration = Duration::from_millis(250);
 const DEMAND_SECONDS: f64 = 0.3;
 /// With less demand per second a key is not in use.
 const MIN_DEMAND: f64 = 0.01;
+/// What a person ordered while the store was silent is not done at other nodes any later: it would end
+/// holds that began since.
+const MAX_ORDER_AGE: Duration = Duration::from_secs(30);
 /// A 403 so soon after a refusal is a ban.
 const BAN_AFTER_REFUSAL: Duration = Duration::from_secs(120);
 /// Quotas that are renewed sooner are left to holds.

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::gate::GateRecord;
+use crate::gate::{GateOverride, GateRecord};
 
 /// A node: random, new with every start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -50,6 +50,8 @@ pub struct Call {
     pub fence: u32,
     /// What it decided as the owner.
     pub decision: Option<RateDecision>,
+    /// What a person has ordered at this node, for the whole fleet.
+    pub overriding: Option<GateOverride>,
 }
 
 /// A refusal of the present epoch.
@@ -115,6 +117,10 @@ pub struct Claim {
     pub epoch: u32,
     /// The node's share of the rate.
     pub share: f64,
+    /// The last override by a person that the node knows of; see [`Reply::overrides`].
+    pub overrides: u32,
+    /// Whether that isolated the key.
+    pub is_isolated: bool,
 }
 
 /// What the owner of a key decided.
@@ -158,6 +164,9 @@ pub struct Reply {
     pub active: u32,
     /// The breaker of the fleet.
     pub breaker: BreakerReply,
+    /// How often a person has overridden the key. What a node learned before it knew of the last
+    /// override changes neither hold nor breaker.
+    pub overrides: u32,
     /// Only for the owner.
     pub ownership: Option<Ownership>,
 }
@@ -191,6 +200,8 @@ pub enum BreakerReply {
         /// Whether this node may send the next one.
         may_probe: bool,
     },
+    /// Nothing passes until a person releases or resets the key.
+    Isolated,
 }
 
 /// The node runs the controller of the key.
@@ -232,8 +243,8 @@ pub struct Feedback {
     pub closes: u64,
 }
 
-/// What the store publishes at once to all nodes that use the key: on a hold, a decrease, a trip and
-/// a close. It says nothing that the next reply would not say.
+/// What the store publishes at once to all nodes that use the key: on a hold, a decrease, a trip, a
+/// close and an override by a person. It says nothing that the next reply would not say.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Notice {
     /// The rate of the fleet.
@@ -244,4 +255,6 @@ pub struct Notice {
     pub hold_for: Duration,
     /// The breaker of the fleet; a notice permits no probe.
     pub breaker: BreakerReply,
+    /// As in a [`Reply`].
+    pub overrides: u32,
 }

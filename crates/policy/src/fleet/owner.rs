@@ -58,6 +58,14 @@ impl Owner {
         self.lowers
     }
 
+    /// A person has overridden the key: the controller holds nothing any more.
+    pub(super) fn release(&mut self, settings: &SharedSettings, now: Timestamp) {
+        self.controller.release(&settings.controller, now);
+        self.held_until = now;
+        self.lowers = false;
+        self.has_decided = false;
+    }
+
     pub(super) fn has_decided(&self) -> bool {
         self.has_decided
     }

@@ -139,6 +139,14 @@ impl External {
         }
     }
 
+    /// A person has overridden the key: hold and breaker of the fleet end, and no slot counts any more.
+    pub(crate) fn release(&mut self) {
+        self.hold_until = Timestamp::ZERO;
+        self.breaker = ExternalBreaker::Closed;
+        self.slots.drop_before(Timestamp::MAX);
+        self.probe = None;
+    }
+
     /// The rate of the fleet has changed with a new epoch: slots that were reserved at a higher rate are
     /// thinned out.
     pub(crate) fn begin_epoch(&mut self, epoch: u32, rate_ratio: f64) {

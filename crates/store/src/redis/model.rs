@@ -6,7 +6,7 @@ use policy::breaker::{BreakerRecord, BreakerState};
 use policy::fleet::{
     Claim, FleetSettings, Ledger, Left, ProbeResult, RateDecision, Refusal, RefusalKind, Trip,
 };
-use policy::gate::GateRecord;
+use policy::gate::{GateOverride, GateRecord};
 use policy::random::Random;
 use policy::time::Timestamp;
 use tokio::sync::mpsc::channel;
@@ -169,6 +169,8 @@ fn call(random: &mut Random, epoch: u32) -> Call {
             rate: [1.0, 40.0, 90.0][index(random, 3)],
             epoch: near(random),
             share: [0.0, 0.25, 0.5, 0.9][index(random, 4)],
+            overrides: small(random, 4),
+            is_isolated: random.below(6) == 0,
         }),
         fence: small(random, 3),
         decision: decides.then(|| RateDecision {
@@ -180,6 +182,12 @@ fn call(random: &mut Random, epoch: u32) -> Call {
             is_blind: random.below(3) == 0,
             record: record(random),
         }),
+        overriding: match random.below(20) {
+            0 => Some(GateOverride::Isolate),
+            1 => Some(GateOverride::Release),
+            2 => Some(GateOverride::Reset),
+            _ => None,
+        },
     }
 }
 

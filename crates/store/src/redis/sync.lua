@@ -15,6 +15,7 @@ local CALL = {
   'late_refused', 'refusal', 'refusal_wait', 'refusal_epoch', 'refusal_age', 'hold_for', 'left', 'left_reset',
   'left_serial', 'trip', 'probe', 'back', 'claim', 'claim_rate', 'claim_epoch', 'claim_share', 'fence', 'decision',
   'decision_fence', 'decision_rate', 'decision_refusals', 'decision_hold_for', 'decision_is_blind',
+  'claim_overrides', 'claim_is_isolated', 'overriding',
 }
 local CALL_FORMAT = '<' .. string.rep('d', #CALL)
 
@@ -27,10 +28,13 @@ local HEADER = {
   'breaker', 'open_until', 'open_time', 'tripped_1', 'tripped_2', 'tripped_3', 'probe_until', 'successes',
   'touched', 'born', 'learn_until',
   'owner', 'trip_1', 'trip_2', 'trip_3', 'probe_node',
+  'overrides',
 }
-local HEADER_FORMAT = '<' .. string.rep('d', #HEADER - 5) .. string.rep('c16', 5)
+local HEADER_FORMAT = '<' .. string.rep('d', #HEADER - 6) .. string.rep('c16', 5) .. 'd'
+local HEADER_SIZE = 8 * (#HEADER - 5) + 16 * 5
 
-local CLOSED, OPEN, HALF_OPEN = 0, 1, 2
+local CLOSED, OPEN, HALF_OPEN, ISOLATED = 0, 1, 2, 3
+local ISOLATE, RELEASE, RESET = 1, 2, 3
 local NOBODY = '0000000000000000'
 local SECOND = 1000000
 local BLIND_LOST = 5 * SECOND
@@ -88,6 +92,8 @@ local function read_header(key, call)
   if not packed then
     return new_header(call)
   end
+  -- Nodes of an earlier version write no `overrides`; the claims of others bring it back.
+  packed = packed .. string.rep('\0', HEADER_SIZE - #packed)
   return named(HEADER, { struct.unpack(HEADER_FORMAT, packed) })
 end
 
@@ -109,6 +115,16 @@ local function read_lease(leases)
   return packed and unpack_lease(packed)
 end
 
+local function close_breaker(h, call)
+  h.breaker = CLOSED
+  h.open_time = call.open_first
+  for i = 1, 3 do
+    h['trip_' .. i], h['tripped_' .. i] = NOBODY, 0
+  end
+  h.probe_until = 0
+  h.successes = 0
+end
+
 local function take_claim(h, call, key)
   if call.claim == 0 then
     return
@@ -125,6 +141,38 @@ local function take_claim(h, call, key)
     h.epoch = call.claim_epoch
     h.rate = min(h.rate, call.claim_rate)
   end
+  if call.claim_overrides > h.overrides then
+    h.overrides = call.claim_overrides
+    if call.claim_is_isolated == 1 or h.breaker == ISOLATED then
+      close_breaker(h, call)
+    end
+    if call.claim_is_isolated == 1 then
+      h.breaker = ISOLATED
+    end
+  end
+end
+
+local function take_override(h, call, key)
+  if call.overriding == 0 then
+    return
+  end
+  h.overrides = h.overrides + 1
+  h.epoch = h.epoch + 1
+  close_breaker(h, call)
+  if call.overriding == ISOLATE then
+    h.breaker = ISOLATED
+    return
+  end
+  h.hold = 0
+  h.quota_last, h.quota_until, h.quota_told_by = 0, 0, 0
+  h.quota_size, h.quota_period, h.quota_used_up_until = 0, 0, 0
+  h.is_blind = 0
+  if call.overriding == RESET then
+    h.rate = max(call.initial_rate, call.min_rate)
+    redis.call('DEL', key.record)
+    h.owner_until = 0
+  end
+  h.line = min(h.line, now + SECOND / h.rate)
 end
 
 local function take_back(h, call, lease)
@@ -227,11 +275,7 @@ local function take_probe(h, call)
   elseif call.probe == 1 then
     h.successes = h.successes + 1
     if h.successes >= call.half_open_probes then
-      h.breaker = CLOSED
-      h.open_time = call.open_first
-      for i = 1, 3 do
-        h['trip_' .. i], h['tripped_' .. i] = NOBODY, 0
-      end
+      close_breaker(h, call)
       h.closes = h.closes + 1
       h.epoch = h.epoch + 1
     end
@@ -366,7 +410,7 @@ end
 
 local function probes_for(h)
   local is_due = h.is_blind == 0 or now >= h.blind_until
-  if h.breaker == OPEN then
+  if h.breaker == OPEN or h.breaker == ISOLATED then
     return 0
   elseif h.breaker == HALF_OPEN then
     return is_due and h.probe_node == node and 1 or 0
@@ -420,6 +464,8 @@ local function seen(h, may_probe)
     return 1, h.open_until - now
   elseif h.breaker == HALF_OPEN then
     return may_probe and 3 or 2, 0
+  elseif h.breaker == ISOLATED then
+    return 4, 0
   end
   return 0, 0
 end
@@ -451,7 +497,7 @@ end
 
 local function publish(h, key)
   local state, open_for = seen(h, false)
-  redis.call('SPUBLISH', key.channel, doubles(h.rate, h.epoch, h.hold - now, state, open_for))
+  redis.call('SPUBLISH', key.channel, doubles(h.rate, h.epoch, h.hold - now, state, open_for, h.overrides))
 end
 
 local function sync(key, call)
@@ -460,14 +506,20 @@ local function sync(key, call)
   local epoch, hold = h.epoch, h.hold
   take_claim(h, call, key)
   take_back(h, call, key.lease)
-  h.hold = max(h.hold, now + call.hold_for)
   merge(h, call)
-  take_quota(h, call)
   take_refusal(h, call)
-  take_trip(h, call)
-  take_probe(h, call)
+  local knows_overrides = call.claim == 0 or call.claim_overrides >= h.overrides
+  if knows_overrides then
+    h.hold = max(h.hold, now + call.hold_for)
+    take_quota(h, call)
+    take_trip(h, call)
+    take_probe(h, call)
+  end
+  take_override(h, call, key)
   keep_owner(h, call)
-  take_decision(h, call, key)
+  if knows_overrides then
+    take_decision(h, call, key)
+  end
   count_shares(h, call, key)
   local share = take_share(h, call, key)
   local lease = key.lease
@@ -480,7 +532,7 @@ local function sync(key, call)
     publish(h, key)
   end
   return doubles(h.rate, h.epoch, h.hold - now, share, is_free, slots.count, slots.serial, slots.first, slots.step, next_,
-    h.active, state, open_for) .. ownership(h, call, key)
+    h.active, state, open_for, h.overrides) .. ownership(h, call, key)
 end
 
 local replies = { string.format('%.0f', now) }

@@ -11,7 +11,7 @@ use policy::fleet::{
     BreakerReply, Call, Feedback, FleetSettings, Notice, Ownership, ProbeResult, RefusalKind,
     Reply, SlotBatch, micros,
 };
-use policy::gate::{CostRecord, GateRecord};
+use policy::gate::{CostRecord, GateOverride, GateRecord};
 use serde_json::{Value, json};
 
 use crate::record;
@@ -74,6 +74,14 @@ pub(super) fn encode(settings: &FleetSettings, call: &Call) -> Vec<u8> {
         decision.map_or(0.0, |decision| count(decision.refusals)),
         decision.map_or(0.0, |decision| whole_micros(decision.hold_for)),
         decision.map_or(0.0, |decision| flag(decision.is_blind)),
+        claim.map_or(0.0, |claim| f64::from(claim.overrides)),
+        claim.map_or(0.0, |claim| flag(claim.is_isolated)),
+        match call.overriding {
+            None => 0.0,
+            Some(GateOverride::Isolate) => 1.0,
+            Some(GateOverride::Release) => 2.0,
+            Some(GateOverride::Reset) => 3.0,
+        },
     ];
     let mut bytes: Vec<u8> = row.iter().flat_map(|number| number.to_le_bytes()).collect();
     if let Some(decision) = decision {
@@ -100,6 +108,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Reply> {
         next: row.duration()?,
         active: row.whole()?,
         breaker: row.breaker()?,
+        overrides: row.whole()?,
         ownership: None,
     };
     let kind: u8 = row.whole()?;
@@ -128,6 +137,8 @@ pub(super) fn decode_notice(bytes: &[u8]) -> Option<Notice> {
         epoch: row.whole()?,
         hold_for: row.duration()?,
         breaker: row.breaker()?,
+        // Nodes of an earlier version do not say it.
+        overrides: row.whole().unwrap_or(0),
     })
 }
 
@@ -161,6 +172,7 @@ impl Row<'_> {
             1 => Some(BreakerReply::Open { open_for }),
             2 => Some(BreakerReply::HalfOpen { may_probe: false }),
             3 => Some(BreakerReply::HalfOpen { may_probe: true }),
+            4 => Some(BreakerReply::Isolated),
             _ => None,
         }
     }

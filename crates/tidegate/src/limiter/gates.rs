@@ -454,10 +454,14 @@ impl Limiter {
         }
     }
 
-    /// Overrides the gate of `key`. Returns `false` if it does not exist.
+    /// Overrides the gate of `key`. Returns `false` if it does not exist. In a fleet it exists if another
+    /// node has it, which only the store knows, so that it is created here.
     pub(super) fn override_gate(&self, key: &str, change: GateOverride) -> bool {
         let now = self.inner.clock.now();
         match self.known_gate(key) {
+            None if self.inner.registry.fleet().is_some() => {
+                self.override_or_insert(key, change).is_ok()
+            }
             Some((shard, location)) => {
                 self.act(shard, location, change, now);
                 true
@@ -488,9 +492,7 @@ impl Limiter {
         let key = self.key_if_listening(&shard, location);
         let (before, after) = self.at_gate(shard, location, now, |shard, now| {
             let before = shard.summary(location.slot, now);
-            shard.with_gate(location.slot, |gate, settings, _| {
-                change.apply(gate, settings, now);
-            });
+            shard.override_gate(location.slot, change, now);
             (before, shard.look(location.slot, now))
         });
         if let Some(key) = key {

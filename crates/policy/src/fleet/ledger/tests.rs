@@ -215,12 +215,128 @@ fn gives_out_no_more_slots_than_the_server_says_remain() {
 }
 
 #[test]
+fn a_persons_release_ends_hold_quota_and_open_breaker_and_moves_the_line_back() {
+    let mut store = Store::busy(&[A, B]);
+    let held = Call {
+        hold_for: Duration::from_secs(3600),
+        trip: Some(Trip { is_decisive: true }),
+        left: Some(Left {
+            remaining: 0,
+            reset: Duration::from_secs(600),
+            serial: 0,
+        }),
+        ..busy()
+    };
+    let reply = store.call(A, &held);
+    assert_eq!(reply.hold_for, Duration::from_secs(3600));
+    assert!(matches!(reply.breaker, BreakerReply::Open { .. }));
+    let epoch = store.after(100).call(B, &busy()).epoch;
+    let release = Call {
+        overriding: Some(GateOverride::Release),
+        ..busy()
+    };
+    let now = store.after(100).now;
+    let (reply, notice) = store.ledger.sync(&SETTINGS, B, &release, now);
+    assert_eq!((reply.hold_for, reply.overrides), (Duration::ZERO, 1));
+    assert_eq!(reply.breaker, BreakerReply::Closed);
+    let notice = notice.unwrap();
+    assert_eq!((notice.overrides, notice.epoch), (1, epoch + 1));
+    assert_eq!(notice.hold_for, Duration::ZERO);
+    assert_eq!(reply.slots.count, 1);
+    assert!(reply.slots.first <= Duration::from_millis(200));
+}
+
+#[test]
+fn what_a_node_learned_before_an_override_does_not_bring_the_hold_back() {
+    let mut store = Store::busy(&[A, B]);
+    let release = Call {
+        overriding: Some(GateOverride::Release),
+        ..busy()
+    };
+    store.call(A, &release);
+    let known = |overrides| Claim {
+        rate: 10.0,
+        epoch: 1,
+        share: 0.5,
+        overrides,
+        is_isolated: false,
+    };
+    let late = |overrides| Call {
+        hold_for: Duration::from_secs(60),
+        claim: Some(known(overrides)),
+        ..busy()
+    };
+    assert_eq!(store.call(B, &late(0)).hold_for, Duration::ZERO);
+    assert_eq!(store.call(B, &late(1)).hold_for, Duration::from_secs(60));
+}
+
+#[test]
+fn isolation_lasts_until_a_release_and_survives_a_flush() {
+    let mut store = Store::busy(&[A, B]);
+    let order = |overriding| Call {
+        overriding: Some(overriding),
+        ..busy()
+    };
+    store.call(A, &order(GateOverride::Isolate));
+    let reply = store.after(10_000).call(B, &busy());
+    assert_eq!(reply.breaker, BreakerReply::Isolated);
+    assert_eq!((reply.slots.count, reply.is_free), (0, false));
+    let claim = Claim {
+        rate: reply.rate,
+        epoch: reply.epoch,
+        share: reply.share,
+        overrides: reply.overrides,
+        is_isolated: true,
+    };
+    let mut store = Store::new();
+    store.call(A, &busy());
+    let claimed = Call {
+        claim: Some(claim),
+        ..busy()
+    };
+    assert_eq!(store.call(B, &claimed).breaker, BreakerReply::Isolated);
+    let reply = store.call(A, &order(GateOverride::Release));
+    assert_eq!((reply.breaker, reply.overrides), (BreakerReply::Closed, 2));
+}
+
+#[test]
+fn a_persons_reset_begins_anew_with_another_controller() {
+    let mut store = Store::busy(&[A, B]);
+    let decided = Call {
+        decision: Some(RateDecision {
+            fence: 1,
+            rate: 90.0,
+            lowers: false,
+            refusals: 0,
+            hold_for: Duration::ZERO,
+            is_blind: false,
+            record: Gate::new(&GateSettings::default(), store.now).record(store.now),
+        }),
+        ..busy()
+    };
+    assert!((store.call(A, &decided).rate - 90.0).abs() < 1e-9);
+    let reset = Call {
+        overriding: Some(GateOverride::Reset),
+        ..busy()
+    };
+    let reply = store.after(10).call(B, &reset);
+    assert!((reply.rate - SETTINGS.initial_rate).abs() < 1e-9);
+    let ownership = reply.ownership.unwrap();
+    assert_eq!((ownership.fence, ownership.record), (2, None));
+    // A decision that was on its way does not count.
+    let reply = store.after(10).call(A, &decided);
+    assert!((reply.rate - SETTINGS.initial_rate).abs() < 1e-9);
+}
+
+#[test]
 fn flushed_store_gives_out_what_nodes_claim() {
     let mut now = Timestamp::from_secs(5);
     let claim = Claim {
         rate: 100.0,
         epoch: 40,
         share: 0.25,
+        overrides: 0,
+        is_isolated: false,
     };
     let call = Call {
         demand: 100.0,

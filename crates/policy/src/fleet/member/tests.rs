@@ -48,6 +48,7 @@ impl Node {
             next: Duration::ZERO,
             active: 2,
             breaker: BreakerReply::Closed,
+            overrides: 0,
             ownership: None,
         };
         let (settings, gate) = (&self.settings, &mut self.gate);
@@ -60,6 +61,7 @@ impl Node {
             epoch: 2,
             hold_for: Duration::ZERO,
             breaker: BreakerReply::Closed,
+            overrides: 0,
         };
         let (settings, gate) = (&self.settings, &mut self.gate);
         self.member.noticed(settings, gate, &notice, now);

@@ -7,7 +7,9 @@ use policy::breaker::BreakerState;
 use policy::fleet::{
     Call, Claim, FleetSettings, Member, MemberView, Notice, Reply, SharedSettings,
 };
-use policy::gate::{self, Decision, ExternalBreaker, Gate, GateSnapshot, GateSummary, Reason};
+use policy::gate::{
+    self, Decision, ExternalBreaker, Gate, GateOverride, GateSnapshot, GateSummary, Reason,
+};
 use policy::line::{Ticket, Tickets};
 use policy::outcome::{Outcome, Verdict};
 use policy::rate::Strategy;
@@ -98,6 +100,11 @@ impl Shared<'_> {
         self.shared.member.abandoned(permit);
     }
 
+    fn override_gate(&mut self, change: GateOverride, now: Timestamp) {
+        change.apply(self.gate, &self.settings.gate, now);
+        self.shared.member.overridden(self.settings, change, now);
+    }
+
     /// The breaker of the fleet, if it decides: it is not Closed and the gate is not Isolated.
     fn breaker(&mut self, now: Timestamp) -> Option<(BreakerState, Option<Timestamp>)> {
         if self.gate.breaker_state(now) == BreakerState::Isolated {
@@ -135,6 +142,14 @@ impl Shard {
             tickets: &mut self.tickets,
             shared: members.by_slot.get_mut(index as usize)?.as_mut()?,
         })
+    }
+
+    /// Overrides a gate on behalf of a person, and with it the gates of its fleet.
+    pub(crate) fn override_gate(&mut self, index: SlotIndex, change: GateOverride, now: Timestamp) {
+        match self.shared(index) {
+            Some(mut shared) => shared.override_gate(change, now),
+            None => self.with_gate(index, |gate, settings, _| change.apply(gate, settings, now)),
+        }
     }
 
     /// Whether the gates of this shard are shared.
