@@ -76,8 +76,13 @@ impl OperationWorker {
         let thread = std::thread::Builder::new()
             .name("operations".to_owned())
             .spawn(move || {
+                // What the same database says about pools; it ends with the tasks of the thread.
+                let tasks = LocalSet::new();
+                let follower = Arc::clone(&state);
+                tasks.spawn_local(async move { follower.follow_pools().await });
                 let worker = Rc::new(Worker::new(state, phases));
-                LocalSet::new().block_on(&runtime, worker.run());
+                tasks.block_on(&runtime, worker.run());
+                drop(tasks);
                 done.store(true, Ordering::Release);
             })?;
         Ok(Self {

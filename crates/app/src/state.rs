@@ -17,6 +17,7 @@ mod overlay;
 mod pending;
 mod persist;
 mod resolve;
+mod shared;
 mod watermark;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -49,6 +50,7 @@ use crate::settings::{PlainFiles, Settings};
 use configuration::EndpointRecords;
 use overlay::Overlay;
 use persist::Persistence;
+use shared::SharedState;
 
 /// Opens the store in the data folder, encrypted if there is a key; operations may be in a database
 /// that other machines share.
@@ -86,6 +88,7 @@ pub struct State {
     /// Held by a change: they run one at a time.
     changing: tokio::sync::Mutex<()>,
     persistence: Persistence,
+    shared: SharedState,
 }
 
 impl State {
@@ -101,7 +104,7 @@ impl State {
         settings: Arc<Settings>,
         store: Store,
     ) -> Result<(Arc<Self>, Vec<String>), StoreError> {
-        let stored = store.load()?;
+        let stored = store.load_at(|| core.clock().wall())?;
         let (overlay, mut warnings) = Overlay::restore(&stored, &settings, &PlainFiles);
         let unreadable = stored.unreadable.iter();
         warnings.extend(unreadable.map(|problem| {
@@ -130,9 +133,12 @@ impl State {
             overlay: Mutex::new(overlay),
             changing: tokio::sync::Mutex::new(()),
             persistence: Persistence::default(),
+            shared: SharedState::restored(&stored),
             core,
         });
+        state.listen_to_pools();
         warnings.extend(state.left_behind());
+        warnings.extend(state.changes_left_behind()?);
         let weak = Arc::downgrade(&state);
         state.operations.listen(Box::new(move |ready| {
             if let Some(state) = weak.upgrade() {

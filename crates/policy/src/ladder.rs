@@ -366,6 +366,29 @@ impl Ladder {
         }
     }
 
+    /// Takes the state that another node has written, which begins an epoch. Returns whether it differs
+    /// in more than a second of a pause.
+    pub fn adopt(&mut self, record: LadderRecord, now: Timestamp) -> bool {
+        let new = Self::restore(record, now);
+        let ends = (self.paused_until, new.paused_until);
+        let is_same_pause = match ends {
+            (Some(one), Some(other)) => one.since(other).max(other.since(one)) < SAME_PAUSE,
+            (None, None) => true,
+            // One that has ended is none.
+            (Some(end), None) | (None, Some(end)) => end <= now,
+        };
+        let is_same = is_same_pause
+            && self.consecutive_errors == new.consecutive_errors
+            && self.disabled == new.disabled;
+        if is_same {
+            self.last_error = new.last_error;
+            return false;
+        }
+        let epoch = self.epoch.wrapping_add(1);
+        *self = Self { epoch, ..new };
+        true
+    }
+
     /// Restores a ladder. Epochs and the count of successes start at zero, because no attempt
     /// survives a restart.
     pub fn restore(record: LadderRecord, now: Timestamp) -> Self {
@@ -382,6 +405,9 @@ impl Ladder {
         }
     }
 }
+
+/// Clocks are read one after the other, and times are stored in milliseconds.
+const SAME_PAUSE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests;

@@ -182,6 +182,18 @@ impl<D> Pool<D> {
         self.override_ladder(id, |ladder| ladder.disable(now))
     }
 
+    /// Takes the state of an endpoint that another node has written. Returns whether it differs.
+    pub fn adopt(&mut self, id: EndpointId, record: LadderRecord, now: Timestamp) -> bool {
+        let Some(endpoint) = self.get_mut(id) else {
+            return false;
+        };
+        let is_changed = endpoint.ladder.adopt(record, now);
+        if is_changed {
+            endpoint.in_epoch = 0;
+        }
+        is_changed
+    }
+
     fn override_ladder(&mut self, id: EndpointId, act: impl FnOnce(&mut Ladder)) -> bool {
         let Some(endpoint) = self.get_mut(id) else {
             return false;

@@ -9,7 +9,7 @@ use policy::random::Random;
 use sim::fleet::FleetSettings;
 use sim::measure::Figures;
 use sim::scenario::{Scenario, Shipped};
-use sim::simulate::simulate;
+use sim::simulate::{simulate, simulate_with_series};
 
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=3;
 
@@ -108,6 +108,22 @@ fn no_fault_of_the_store_makes_a_fleet_exceed_the_limit() {
         let runs = at_100(&format!("nodes = 8\nstore = {{ {store} }}"));
         check_peak(store, &runs);
         check(store, &runs, 0.9, 0.01, 0.98);
+    }
+}
+
+#[test]
+fn a_store_that_comes_back_empty_costs_little() {
+    for (nodes, min_goodput) in [(8, 0.92), (64, 0.88)] {
+        let outage = "outage = [{ from = \"120s\", to = \"150s\", empty = true }]";
+        let scenario = scenario(100.0, &format!("nodes = {nodes}\nstore = {{ {outage} }}"));
+        let mut accepted = 0;
+        for seed in SEEDS {
+            let (_, series) = simulate_with_series(&scenario, seed, Duration::from_secs(1));
+            let after = series.slices[150..160].iter();
+            accepted += after.map(|slice| slice.accepted).sum::<u32>();
+        }
+        let goodput = f64::from(accepted) / (1000.0 * SEEDS.count() as f64);
+        assert!(goodput >= min_goodput, "{nodes} nodes: {goodput}");
     }
 }
 

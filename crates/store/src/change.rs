@@ -69,6 +69,24 @@ pub(crate) enum Subject<'a> {
 }
 
 impl Change {
+    /// Whether it is about pools, which several machines may share.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn is_about_pools(&self) -> bool {
+        match self {
+            Self::Endpoint(_)
+            | Self::ForgetEndpoint { .. }
+            | Self::Protection { .. }
+            | Self::EndpointAdded(_)
+            | Self::EndpointRemoved { .. }
+            | Self::EndpointAsConfigured { .. } => true,
+            Self::Gate(_)
+            | Self::ForgetGate { .. }
+            | Self::ForgetGatesBefore(_)
+            | Self::Rotated(_)
+            | Self::ForgetRotated { .. } => false,
+        }
+    }
+
     /// Whose record this is. `None` for what is not a record of state: such changes are rare, and
     /// their order matters.
     pub(crate) fn subject(&self) -> Option<Subject<'_>> {

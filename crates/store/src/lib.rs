@@ -74,7 +74,7 @@ pub use postgres::{AddressError, DatabaseAddress};
 pub use queue::MAX_QUEUED;
 pub use record::{
     AddedEndpoint, InvalidReference, Protection, Reference, RemovedEndpoint, RotatedToken,
-    StoredEndpoint, StoredGate, StoredState,
+    SharedEndpoint, SharedPools, StoredEndpoint, StoredGate, StoredState,
 };
 #[cfg(feature = "redis")]
 pub use redis::{
@@ -87,7 +87,6 @@ pub use seal::{KeyError, Keys};
 use jobs::JobStore;
 use memory::Memory;
 use operations::OperationQueue;
-#[cfg(feature = "postgres")]
 use policy::time::WallTime;
 #[cfg(feature = "postgres")]
 use postgres::Postgres;
@@ -100,7 +99,7 @@ use sqlite::Sqlite;
 #[derive(Clone, Debug)]
 pub struct Store {
     backend: Backend,
-    /// Where operations are instead, if other machines share them.
+    /// Where operations are instead, and what is stored about pools, if other machines share them.
     #[cfg(feature = "postgres")]
     shared: Option<Arc<Postgres>>,
 }
@@ -171,8 +170,8 @@ impl Store {
         Self::of_memory(Memory::with(faults))
     }
 
-    /// [`Store::open_encrypted`], with operations in a database that several machines share. Everything
-    /// else stays in the folder, which also names this machine to the others. `now` is the time of
+    /// [`Store::open_encrypted`], with operations, states of endpoints and run-time changes of pools in a
+    /// database that several machines share. Everything else stays in the folder, which also names this machine to the others. `now` is the time of
     /// this machine, which must be that of the database within seconds.
     #[cfg(feature = "postgres")]
     pub fn open_shared(
@@ -251,11 +250,49 @@ impl Store {
 
     /// Everything that is stored, as it was written. Waits for changes that are queued, and blocks
     /// as long as the disk takes: it is meant for the start.
+    ///
+    /// What is shared is as of the time of this machine that `now` returns.
+    pub fn load_at(&self, now: impl FnOnce() -> WallTime) -> Result<StoredState, StoreError> {
+        #[cfg(feature = "postgres")]
+        if let Some(shared) = &self.shared {
+            let mut stored = self.load()?;
+            let pools = operations::wait(shared.pools())?;
+            let now = now();
+            let endpoints = pools.endpoints.iter();
+            stored.endpoints = endpoints.map(|it| it.stored_at(now)).collect();
+            stored.protections = pools.protections;
+            stored.added = pools.added;
+            stored.removed = pools.removed;
+            return Ok(stored);
+        }
+        drop(now);
+        self.load()
+    }
+
+    /// Everything that is stored in the folder, as it was written.
     pub fn load(&self) -> Result<StoredState, StoreError> {
         match &self.backend {
             Backend::Memory(memory) => memory.load(),
             Backend::Sqlite(sqlite) => sqlite.load(),
         }
+    }
+
+    /// What other machines share about pools; `None` if they share nothing.
+    pub fn shared_pools(&self) -> Option<operations::QueueFuture<SharedPools>> {
+        #[cfg(feature = "postgres")]
+        if let Some(shared) = &self.shared {
+            return Some(shared.pools());
+        }
+        None
+    }
+
+    /// Calls `listener` whenever another machine may have changed something about pools.
+    pub fn listen_to_pools(&self, listener: Box<dyn Fn() + Send + Sync>) {
+        #[cfg(feature = "postgres")]
+        if let Some(shared) = &self.shared {
+            return shared.listen_to_pools(listener);
+        }
+        drop(listener);
     }
 
     /// Queues a change. Does not wait for the disk.
@@ -268,9 +305,21 @@ impl Store {
     }
 
     /// Queues several changes that are written together: after a crash all of them are there, or
-    /// none. More than [`MAX_QUEUED`] at once are refused.
+    /// none. More than [`MAX_QUEUED`] at once are refused. What is shared and what is not are written
+    /// apart: the future is ready when both are.
     pub fn save_all(&self, changes: impl IntoIterator<Item = Change>) -> SaveFuture {
         let changes: Vec<Change> = changes.into_iter().collect();
+        #[cfg(feature = "postgres")]
+        if let Some(shared) = &self.shared {
+            let (pools, own): (Vec<Change>, Vec<Change>) =
+                changes.into_iter().partition(Change::is_about_pools);
+            let saved = shared.save(pools);
+            return saved.and(self.save_own(own));
+        }
+        self.save_own(changes)
+    }
+
+    fn save_own(&self, changes: Vec<Change>) -> SaveFuture {
         match &self.backend {
             Backend::Memory(memory) => memory.save(changes),
             Backend::Sqlite(sqlite) => sqlite.save(changes),
@@ -280,10 +329,15 @@ impl Store {
     /// Ready when everything saved before has been written or has failed. Its result is that of
     /// what was still under way.
     pub fn flush(&self) -> SaveFuture {
-        match &self.backend {
+        let own = match &self.backend {
             Backend::Memory(_) => SaveFuture::ready(Ok(())),
             Backend::Sqlite(sqlite) => sqlite.flush(),
+        };
+        #[cfg(feature = "postgres")]
+        if let Some(shared) = &self.shared {
+            return shared.flush().and(own);
         }
+        own
     }
 
     /// How it is doing, with the database that is shared.

@@ -1,5 +1,5 @@
-//! Operations in a Postgres database that several machines share, the only place besides `sqlite` that
-//! speaks SQL.
+//! Operations, and what is shared about pools, in a Postgres database of several machines: the only place
+//! besides `sqlite` that speaks SQL.
 //!
 //! One thread writes: it takes all calls that have gathered and makes them in one transaction, as the
 //! one for SQLite does, so that the cost of a commit is shared. Another thread reads, and exchanges
@@ -14,6 +14,7 @@ mod connection;
 mod database;
 mod notifications;
 mod operations;
+mod pools;
 mod problem;
 mod reader;
 mod schema;
@@ -34,10 +35,15 @@ use std::time::Duration;
 use policy::time::WallTime;
 
 pub use address::{AddressError, DatabaseAddress};
+pub(crate) use notifications::PoolListener;
 
 use crate::StoreState;
+use crate::change::Change;
 use crate::error::OpenError;
 use crate::faulty::Faults;
+use crate::operations::QueueFuture;
+use crate::record::SharedPools;
+use crate::save::SaveFuture;
 use crate::seal::Keys;
 use crate::writer::Writer;
 use call::Call;
@@ -51,6 +57,7 @@ pub(crate) struct Postgres {
     notifications: Arc<Notifications>,
     reader: Reader,
     writer: Writer<Call>,
+    session: u64,
 }
 
 impl Postgres {
@@ -90,7 +97,29 @@ impl Postgres {
             notifications,
             reader,
             writer,
+            session: identity.session,
         })
+    }
+
+    /// Queues changes of what is shared about pools.
+    pub(crate) fn save(&self, changes: Vec<Change>) -> SaveFuture {
+        self.writer.queue().save(changes)
+    }
+
+    pub(crate) fn flush(&self) -> SaveFuture {
+        self.writer.queue().flush()
+    }
+
+    /// What is shared about pools.
+    pub(crate) fn pools(&self) -> QueueFuture<SharedPools> {
+        let session = self.session;
+        self.reader
+            .read(async move |connection, _| pools::read(&connection, session).await)
+    }
+
+    /// Calls `listener` whenever another node may have changed something about pools.
+    pub(crate) fn listen_to_pools(&self, listener: PoolListener) {
+        self.notifications.set_pool_listener(listener);
     }
 
     pub(crate) fn state(&self) -> StoreState {

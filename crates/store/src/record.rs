@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use policy::breaker::BreakerState;
 use policy::gate::GateRecord;
 use policy::hint::Source;
-use policy::ladder::{LadderOptions, LadderRecord, LadderSettings};
+use policy::ladder::{Disabled, LadderOptions, LadderRecord, LadderSettings};
 use policy::setting::{SettingError, SettingErrors, Values};
 use policy::time::WallTime;
 use thiserror::Error;
@@ -131,6 +132,90 @@ pub struct RemovedEndpoint {
     pub pool: String,
     /// Its name there.
     pub name: String,
+}
+
+/// What nodes share about pools.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SharedPools {
+    /// The states of endpoints, by pool and name.
+    pub endpoints: Vec<SharedEndpoint>,
+    /// As in [`StoredState`].
+    pub protections: BTreeMap<String, Protection>,
+    /// As in [`StoredState`].
+    pub added: Vec<AddedEndpoint>,
+    /// As in [`StoredState`].
+    pub removed: Vec<RemovedEndpoint>,
+}
+
+/// The state of an endpoint that nodes share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedEndpoint {
+    /// Its pool.
+    pub pool: String,
+    /// Its name there.
+    pub name: String,
+    /// Its ladder.
+    pub record: LadderRecord,
+    /// How long ago it was written.
+    pub age: Duration,
+    /// Whether this process wrote it.
+    pub is_own: bool,
+    /// Another one with every write.
+    pub version: u64,
+}
+
+impl SharedEndpoint {
+    /// As it is stored by one node, whose time is `now`.
+    pub fn stored_at(&self, now: WallTime) -> StoredEndpoint {
+        StoredEndpoint {
+            pool: self.pool.clone(),
+            name: self.name.clone(),
+            record: self.record.clone(),
+            at: WallTime::from_unix_millis(
+                now.as_unix_millis()
+                    .saturating_sub(i64::try_from(self.age.as_millis()).unwrap_or(i64::MAX)),
+            ),
+        }
+    }
+}
+
+/// Why an endpoint is disabled, as it is stored: a word, and the number of errors.
+pub(crate) fn disabled_words(disabled: Option<Disabled>) -> (Option<&'static str>, Option<u32>) {
+    let errors = match disabled {
+        Some(Disabled::Errors(errors)) => Some(errors),
+        _ => None,
+    };
+    (disabled.map(Disabled::as_str), errors)
+}
+
+/// Why an endpoint is disabled; `None` for a word that is not known.
+pub(crate) fn disabled_of(word: &str, errors: Option<u32>) -> Option<Disabled> {
+    let known = [
+        Disabled::Errors(errors.unwrap_or(0)),
+        Disabled::QuotaExhausted,
+        Disabled::CredentialRejected,
+        Disabled::Person,
+    ];
+    known.into_iter().find(|known| known.as_str() == word)
+}
+
+/// Headers as one text.
+pub(crate) fn headers_to_text(headers: &[(String, Reference)]) -> String {
+    let pairs = headers
+        .iter()
+        .map(|(name, value)| serde_json::json!([name, value.as_str()]));
+    serde_json::Value::Array(pairs.collect()).to_string()
+}
+
+/// Neither the text nor a value of it is shown: it may be a secret that was put there by hand.
+pub(crate) fn headers_from_text(text: &str) -> Result<Vec<(String, Reference)>, String> {
+    let pairs: Vec<(String, String)> = serde_json::from_str(text)
+        .map_err(|_| "headers are no list of pairs of texts".to_owned())?;
+    let read = |(name, value): (String, String)| match value.parse() {
+        Ok(reference) => Ok((name, reference)),
+        Err(error) => Err(format!("the header `{name}`: {error}")),
+    };
+    pairs.into_iter().map(read).collect()
 }
 
 /// A refresh token that an authorization server issued in place of the configured one.

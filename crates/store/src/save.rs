@@ -20,12 +20,23 @@ pub struct SaveFuture {
     batch: Arc<Batch>,
     /// Where the waker is stored, once there is one.
     place: Option<u64>,
+    /// What was saved elsewhere along with it.
+    other: Option<Box<Self>>,
 }
 
 impl SaveFuture {
     /// Blocks until the change is durable, or has failed.
-    pub fn wait(self) -> Result<(), StoreError> {
-        self.batch.wait()
+    pub fn wait(mut self) -> Result<(), StoreError> {
+        let other = self.other.take();
+        self.batch.wait()?;
+        other.map_or(Ok(()), |other| other.wait())
+    }
+
+    /// Ready when both are durable, or one has failed.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        self.other = Some(Box::new(other));
+        self
     }
 
     pub(crate) fn ready(result: Result<(), StoreError>) -> Self {
@@ -38,6 +49,7 @@ impl SaveFuture {
         Self {
             batch: Arc::clone(batch),
             place: None,
+            other: None,
         }
     }
 }
@@ -49,7 +61,12 @@ impl Future for SaveFuture {
         let this = &mut *self;
         let mut state = this.batch.lock();
         if let Some(result) = &state.result {
-            return Poll::Ready(result.clone());
+            let result = result.clone();
+            drop(state);
+            return match (result, &mut this.other) {
+                (Ok(()), Some(other)) => Pin::new(&mut **other).poll(context),
+                (result, _) => Poll::Ready(result),
+            };
         }
         let place = *this.place.get_or_insert_with(|| state.next_place());
         let old = state.wakers.insert(place, context.waker().clone());

@@ -363,6 +363,48 @@ impl<E> Pool<E> {
         is_known
     }
 
+    /// Takes the state of an endpoint that another process has written. Results of attempts that began
+    /// before count no more, if that changes something. Returns whether it does.
+    pub fn adopt(&self, name: &str, record: LadderRecord) -> bool {
+        let now = self.shared.limiter.clock().now();
+        let mut state = lock(&self.shared.state);
+        let Some(id) = state.pool.find(name).map(pool::Endpoint::id) else {
+            return false;
+        };
+        let before = state.pool.get(id).map(|it| it.ladder().clone());
+        let is_changed = state.pool.adopt(id, record, now);
+        let after = state.pool.get(id).map(|it| it.ladder().clone());
+        self.notify_change(state);
+        if let (true, Some(before), Some(after)) = (is_changed, before, after) {
+            self.emit_adopted(name, &before, &after, now);
+        }
+        is_changed
+    }
+
+    fn emit_adopted(&self, name: &str, before: &Ladder, after: &Ladder, now: Timestamp) {
+        let pool = &self.shared.name;
+        let event = match (after.disabled(), after.paused_until()) {
+            (Some(why), _) if before.disabled() != after.disabled() => Event::EndpointDisabled {
+                pool,
+                endpoint: name,
+                why,
+            },
+            (None, Some(until)) if until > now => Event::EndpointPaused {
+                pool,
+                endpoint: name,
+                until,
+                errors: after.consecutive_errors(),
+                source: policy::hint::Source::Assumed,
+            },
+            (None, None) if is_out(before) => Event::EndpointEnabled {
+                pool,
+                endpoint: name,
+            },
+            _ => return,
+        };
+        self.shared.limiter.emit(now, &event);
+    }
+
     /// The protection settings of the endpoints.
     pub fn protection(&self) -> LadderSettings {
         lock(&self.shared.state).protection.clone()

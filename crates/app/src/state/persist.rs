@@ -50,7 +50,7 @@ impl Persistence {
         }
     }
 
-    fn watermarks(&self) -> MutexGuard<'_, Watermarks> {
+    pub(super) fn watermarks(&self) -> MutexGuard<'_, Watermarks> {
         self.watermarks
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -120,7 +120,7 @@ impl State {
             let (pool, name) = (endpoint.pool.clone(), endpoint.name.clone());
             if live.contains(policy::key::endpoint_key(&pool, &name).as_str()) {
                 watermarks.insert_endpoint(endpoint);
-            } else if !is_added(&pool, &name) {
+            } else if !is_added(&pool, &name) && !self.store.shares_operations() {
                 gone.push(Change::ForgetEndpoint { pool, name });
             }
         }
@@ -174,7 +174,11 @@ impl State {
         let mut watermarks = self.persistence.watermarks();
         let pools = configuration.pools().map(|(name, _)| name);
         let mut changes = watermarks.pool_changes(&configuration, self.limiter(), pools);
-        changes.extend(watermarks.removed_endpoints(&configuration));
+        let removed = watermarks.removed_endpoints(&configuration);
+        // Other servers may have endpoints that this one has not, while a configuration is rolled out.
+        if !self.store.shares_operations() {
+            changes.extend(removed);
+        }
         self.store.save_all(changes)
     }
 

@@ -9,7 +9,7 @@ use policy::random::Random;
 use store::private_postgres::{PASSWORD, PrivatePostgres};
 
 use super::operations::{Received, count, post, settings, upstream};
-use super::support::{Admin, Home, Running, now_ms, wait, wait_for};
+use super::support::{Admin, Home, Running, endpoint, mock, now_ms, wait, wait_for};
 
 /// A home whose operations are in the database.
 fn home(database: &PrivatePostgres, upstream: &str) -> Home {
@@ -396,4 +396,108 @@ fn migrate(home: &Home, to: &str) -> (Option<i32>, String) {
 fn migrate_elsewhere(database: &PrivatePostgres) -> (Option<i32>, String) {
     let home = home(database, "http://127.0.0.1:1");
     migrate(&home, "postgres")
+}
+
+#[test]
+fn pool_states_and_run_time_changes_are_those_of_all_nodes() {
+    let (failing, fine) = (mock("503"), mock("200"));
+    let urls = [failing.url(), fine.url()];
+    let database = PrivatePostgres::start();
+    let homes: Vec<Home> = (0..2).map(|_| pool_home(&database, &urls)).collect();
+    // Both make the tables at once.
+    let nodes: Vec<Running> = thread::scope(|scope| {
+        let starts: Vec<_> = homes
+            .iter()
+            .map(|home| scope.spawn(|| home.start()))
+            .collect();
+        starts.into_iter().map(|it| it.join().unwrap()).collect()
+    });
+    let all = |what: &str, check: &dyn Fn(&Admin) -> bool| {
+        let has_all = || nodes.iter().all(|node| check(&node.admin));
+        wait_for(what, || has_all().then_some(()));
+        // It stays so: nothing of what a node knew before comes back.
+        wait(Duration::from_millis(300));
+        assert!(has_all(), "{what}");
+    };
+    let [one, other] = &nodes[..] else {
+        panic!("two nodes");
+    };
+    let switch = |node: &Running, name: &str, enabled: bool| {
+        let path = format!("/api/v1/pools/llm/endpoints/{name}");
+        let body = serde_json::json!({ "enabled": enabled });
+        node.admin.must("PATCH", &path, Some(&body));
+    };
+
+    switch(one, "fine", false);
+    all("disabled by a person", &|admin| {
+        admin.endpoint("llm", "fine")["disabled_kind"] == "person"
+    });
+    switch(other, "fine", true);
+    all("enabled", &|admin| {
+        admin.endpoint("llm", "fine")["enabled"] == true
+    });
+
+    assert_eq!(one.get("/llm/x").unwrap().status, 200);
+    let paused_until = |admin: &Admin| admin.endpoint("llm", "failing")["paused_until_ms"].as_i64();
+    all("a pause after an error", &|admin| {
+        paused_until(admin) > Some(now_ms())
+    });
+    let ends: Vec<Option<i64>> = nodes.iter().map(|node| paused_until(&node.admin)).collect();
+    let difference = ends[0].unwrap() - ends[1].unwrap();
+    assert!(difference.abs() < 1000, "{ends:?}");
+    assert_eq!(failing.stats().received, 1, "the other node did not ask");
+    switch(other, "failing", true);
+    all("no pause", &|admin| paused_until(admin).is_none());
+
+    let changed = serde_json::json!({ "disable_after": 3 });
+    let path = "/api/v1/pools/llm/protection";
+    other.admin.must("PUT", path, Some(&changed));
+    all("the protection", &|admin| {
+        admin.pool("llm")["protection"]["disable_after"] == 3
+    });
+    let added = endpoint("added", &urls[1]);
+    let path = "/api/v1/pools/llm/endpoints";
+    one.admin.must("POST", path, Some(&added));
+    all("an endpoint more", &|admin| {
+        !admin.endpoint("llm", "added").is_null()
+    });
+    let removed = other
+        .admin
+        .call("DELETE", "/api/v1/pools/llm/endpoints/failing", None);
+    assert!(removed.unwrap().status < 300);
+    all("an endpoint less", &|admin| {
+        admin.endpoint("llm", "failing").is_null()
+    });
+
+    // A node that starts later has all of it, from the database alone.
+    switch(one, "added", false);
+    let late = pool_home(&database, &urls);
+    let late = late.start();
+    assert_eq!(late.admin.pool("llm")["protection"]["disable_after"], 3);
+    assert!(late.admin.endpoint("llm", "failing").is_null());
+    let added = late.admin.endpoint("llm", "added");
+    assert_eq!(added["disabled_kind"], "person");
+}
+
+/// A home with a pool of two endpoints.
+fn pool_home(database: &PrivatePostgres, [failing, fine]: &[String; 2]) -> Home {
+    let home = Home::new("");
+    let address = home.data().with_file_name("address");
+    fs::write(&address, database.url()).unwrap();
+    home.write(&format!(
+        r#"
+        [pool.llm]
+        balance = "first"
+        endpoints = [
+          {{ name = "failing", url = "{failing}" }},
+          {{ name = "fine", url = "{fine}" }},
+        ]
+        [network]
+        allow = ["127.0.0.0/8"]
+        [storage]
+        operations = "file:{}"
+        "#,
+        address.display()
+    ));
+    home
 }

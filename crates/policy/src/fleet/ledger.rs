@@ -200,7 +200,7 @@ impl Ledger {
             self.take_probe(settings, node, call, now);
         }
         self.take_override(settings, call, now);
-        self.keep_owner(settings, node, now);
+        self.keep_owner(settings, node, call, now);
         if knows_overrides {
             self.take_decision(settings, node, call, now);
         }
@@ -440,8 +440,13 @@ impl Ledger {
         }
     }
 
-    fn keep_owner(&mut self, settings: &FleetSettings, node: NodeId, now: f64) {
-        if self.owner_until < now {
+    /// After a loss of data, the node that ran the controller goes on with it: a new controller would
+    /// have to find the limit again. Other nodes wait for it while the store learns.
+    fn keep_owner(&mut self, settings: &FleetSettings, node: NodeId, call: &Call, now: f64) {
+        if call.fence > self.fence {
+            self.owner = node;
+            self.fence = call.fence;
+        } else if self.owner_until < now && (self.fence > 0 || now >= self.learn_until) {
             self.owner = node;
             self.fence += 1;
         }
@@ -547,6 +552,11 @@ impl Ledger {
         let per_interval = share * self.rate * interval / SECOND;
         let is_plain = self.breaker.state == State::Closed && !is_learning && !self.is_blind;
         let is_calm = is_plain && self.shares.demand < FREE_BELOW * self.rate;
+        let is_usual = self.breaker.state == State::Closed && !self.is_blind;
+        if is_learning && is_usual && call.claim.is_some() && now >= self.quota.until {
+            // Others go on with their shares without the store: slots would have to leave room for them.
+            return (SlotBatch::default(), Duration::ZERO, true);
+        }
         if is_calm && per_interval >= MIN_FREE && now >= self.quota.until {
             return (SlotBatch::default(), Duration::ZERO, true);
         }

@@ -422,7 +422,6 @@ impl Member {
         self.calls.retry_at = Timestamp::ZERO;
         self.forget_said(call);
         self.quiet_until = now + reply.next;
-        self.degraded = None;
         self.follow_override(settings, gate, reply.breaker, reply.overrides, now);
         self.heard_at = Some(now);
         self.follow(
@@ -434,12 +433,21 @@ impl Member {
             settings,
             now,
         );
+        let silence = self
+            .degraded
+            .take()
+            .map_or(Duration::ZERO, |degraded| now.since(degraded.since));
         self.share = reply.share;
         self.active = reply.active.max(1);
         self.is_free = reply.is_free;
         self.external.add_slots(&reply.slots, now);
         self.pace(settings, now);
         gate.show_rate(self.share * self.rate);
+        if silence > settings.fleet.lease
+            && let Some(owner) = &mut self.owner
+        {
+            owner.measure_anew(settings, now);
+        }
         self.run_controller(settings, reply, now);
     }
 
@@ -695,9 +703,12 @@ impl Member {
             self.external.begin_epoch(epoch, rate / self.rate);
             if rate < self.rate {
                 self.refused_at = Some(now);
-                // So that nodes that pace themselves do not start together.
-                let phase = self.calls.jitter.unit();
-                self.external.delay_tokens(phase);
+                // So that nodes that pace themselves do not start together. Without the store they have
+                // done so before.
+                if self.degraded.is_none() {
+                    let phase = self.calls.jitter.unit();
+                    self.external.delay_tokens(phase);
+                }
             }
         }
         self.rate = rate;

@@ -66,6 +66,13 @@ impl Owner {
         self.has_decided = false;
     }
 
+    /// Keeps what was learned, and measures anew: of some time it is not known what was sent.
+    pub(super) fn measure_anew(&mut self, settings: &SharedSettings, now: Timestamp) {
+        let record = self.controller.record(now);
+        self.controller = Gate::restore(&settings.controller, &record, now);
+        self.seen_at = now;
+    }
+
     pub(super) fn has_decided(&self) -> bool {
         self.has_decided
     }
@@ -78,6 +85,11 @@ impl Owner {
         reply: &Reply,
         now: Timestamp,
     ) {
+        if feedback.sent < self.seen.sent || feedback.accepted < self.seen.accepted {
+            // The store has lost its totals, and counts anew.
+            self.measure_anew(settings, now);
+            self.seen = *feedback;
+        }
         let rate = self.controller.rate();
         self.held_until = now + reply.hold_for;
         self.controller.follow_hold_until(self.held_until, now);

@@ -423,6 +423,25 @@ enum Event {
 }
 
 #[test]
+fn adopts_what_another_node_wrote_only_if_it_differs() {
+    let settings = LadderSettings::default();
+    let at = Timestamp::from_secs;
+    let mut written = Ladder::new();
+    written.settle(&settings, 0, &EndpointResult::status(503), at(5));
+    let mut ladder = Ladder::new();
+    assert!(ladder.adopt(written.record(at(6)), at(106)));
+    assert!(ladder.is_paused(at(134)) && !ladder.is_paused(at(135)));
+    assert_eq!(ladder.epoch(), 1, "responses in flight change nothing");
+    assert_eq!(ladder.last_error(), Some("HTTP 503"));
+    // The same, read a moment later.
+    assert!(!ladder.adopt(written.record(at(16)), at(116)));
+    assert_eq!(ladder.epoch(), 1);
+    written.enable();
+    assert!(ladder.adopt(written.record(at(17)), at(117)));
+    assert!(!ladder.is_paused(at(117)));
+}
+
+#[test]
 fn pause_continues_after_restore() {
     let settings = LadderSettings::default();
     let mut ladder = Ladder::new();

@@ -26,7 +26,8 @@ use super::call::Call;
 use super::connection::Connection;
 use super::notifications::Notifications;
 use super::problem::PostgresError;
-use super::{operations, schema};
+use super::{operations, pools, schema};
+use crate::change::Change;
 use crate::error::{OpenError, StoreError};
 use crate::faulty::Faults;
 use crate::operations::{Lane, OperationCounts};
@@ -157,7 +158,7 @@ impl PostgresDatabase {
             counts: Arc::default(),
             notifications,
         };
-        let counted = runtime.block_on(link.transact(&mut []));
+        let counted = runtime.block_on(link.transact(&[], &mut []));
         counted.map_err(|problem| problem.opening(&link.address))?;
         Ok(Self { runtime, link })
     }
@@ -209,15 +210,22 @@ impl Database for PostgresDatabase {
 
     fn write(&mut self, taken: Taken<Call>) -> (Finished, Vec<Self::Done>) {
         let Taken { changes, mut calls } = taken;
-        let (results, degraded) = self.runtime.block_on(self.link.write(&mut calls));
+        let written = self.link.write(&changes, &mut calls);
+        let Written {
+            results,
+            changed,
+            degraded,
+        } = self.runtime.block_on(written);
         let is_lost = |(call, result): &(&Call, &Result<(), StoreError>)| {
             result.is_err() || call.has_failed()
         };
-        let lost = calls.iter().zip(&results).filter(is_lost).count();
+        let mut lost = calls.iter().zip(&results).filter(is_lost).count();
+        if changed.is_err() {
+            lost += changes.len();
+        }
         let finished = Finished {
-            // What is not shared is stored by the node itself.
-            changes: Ok(()),
-            written: calls.len() - lost + changes.len(),
+            changes: changed,
+            written: calls.len() + changes.len() - lost,
             lost,
             degraded,
         };
@@ -230,55 +238,75 @@ impl Database for PostgresDatabase {
 }
 
 impl Link {
-    /// The result of every call, and why the store is degraded, if it is.
-    async fn write(
-        &mut self,
-        calls: &mut [Call],
-    ) -> (Vec<Result<(), StoreError>>, Option<StoreError>) {
-        match self.transact(calls).await {
-            Ok(()) => (vec![Ok(()); calls.len()], None),
-            Err(problem) if calls.len() > 1 && self.connection.is_some() => {
+    async fn write(&mut self, changes: &[Change], calls: &mut [Call]) -> Written {
+        match self.transact(changes, calls).await {
+            Ok(()) => Written {
+                results: vec![Ok(()); calls.len()],
+                changed: Ok(()),
+                degraded: None,
+            },
+            Err(problem)
+                if calls.len() + usize::from(!changes.is_empty()) > 1
+                    && self.connection.is_some() =>
+            {
                 drop(problem);
-                self.write_each(calls).await
+                self.write_each(changes, calls).await
             }
             Err(problem) => {
                 let is_serious = problem.is_serious();
                 let error = problem.at(&self.address);
-                let degraded = is_serious.then(|| error.clone());
-                (vec![Err(error); calls.len()], degraded)
+                Written {
+                    results: vec![Err(error.clone()); calls.len()],
+                    degraded: is_serious.then(|| error.clone()),
+                    changed: match changes.is_empty() {
+                        true => Ok(()),
+                        false => Err(error),
+                    },
+                }
             }
         }
     }
 
-    async fn write_each(
-        &mut self,
-        calls: &mut [Call],
-    ) -> (Vec<Result<(), StoreError>>, Option<StoreError>) {
-        let mut results = Vec::new();
+    async fn write_each(&mut self, changes: &[Change], calls: &mut [Call]) -> Written {
         let mut degraded = None;
+        let mut note = |problem: PostgresError, address: &DatabaseAddress| {
+            let is_serious = problem.is_serious();
+            let error = problem.at(address);
+            if is_serious && degraded.is_none() {
+                degraded = Some(error.clone());
+            }
+            error
+        };
+        let changed = match changes.is_empty() {
+            true => Ok(()),
+            false => self.transact(changes, &mut []).await,
+        };
+        let changed = changed.map_err(|problem| note(problem, &self.address));
+        let mut results = Vec::new();
         for call in calls {
-            let result = self.transact(std::slice::from_mut(call)).await;
-            results.push(result.map_err(|problem| {
-                let is_serious = problem.is_serious();
-                let error = problem.at(&self.address);
-                if is_serious && degraded.is_none() {
-                    degraded = Some(error.clone());
-                }
-                error
-            }));
+            let result = self.transact(&[], std::slice::from_mut(call)).await;
+            results.push(result.map_err(|problem| note(problem, &self.address)));
         }
-        (results, degraded)
+        Written {
+            results,
+            changed,
+            degraded,
+        }
     }
 
-    /// Makes all calls in one transaction.
-    async fn transact(&mut self, calls: &mut [Call]) -> Result<(), PostgresError> {
+    /// Makes all changes and calls in one transaction.
+    async fn transact(
+        &mut self,
+        changes: &[Change],
+        calls: &mut [Call],
+    ) -> Result<(), PostgresError> {
         self.begin().await?;
         let Some(connection) = self.connection.take() else {
             return Err(PostgresError::Silent);
         };
         let reads_all = calls.iter().any(|call| matches!(call, Call::Recover(_)));
         let longest = if reads_all { RECOVERY } else { TRANSACTION };
-        let mut making = Box::pin(self.make(&connection, calls));
+        let mut making = Box::pin(self.make(&connection, changes, calls));
         let made = match timeout(longest, &mut making).await {
             Ok(made) => made,
             // If it was this process that stood still, the answer has been here for a while.
@@ -307,6 +335,9 @@ impl Link {
         }
         drop(counts);
         self.notifications.announce(done.ready);
+        if !changes.is_empty() {
+            self.notifications.announce_pools();
+        }
         Ok(())
     }
 
@@ -354,8 +385,12 @@ impl Link {
     async fn make(
         &self,
         connection: &Connection,
+        changes: &[Change],
         calls: &mut [Call],
     ) -> Result<Done, PostgresError> {
+        for change in changes {
+            pools::write(connection, self.identity.session, change).await?;
+        }
         let mut work = Work {
             connection,
             address: &self.address,
@@ -391,6 +426,16 @@ const STANDSTILL: Duration = Duration::from_millis(200);
 
 /// The same at the start, when all that is pending is read: ten million operations take some seconds.
 const RECOVERY: Duration = Duration::from_secs(120);
+
+/// The results of what was taken.
+struct Written {
+    /// Of every call.
+    results: Vec<Result<(), StoreError>>,
+    /// Of all changes.
+    changed: Result<(), StoreError>,
+    /// Why the store is degraded, if it is.
+    degraded: Option<StoreError>,
+}
 
 /// What a transaction has done besides its calls.
 struct Done {

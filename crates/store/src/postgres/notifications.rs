@@ -1,4 +1,5 @@
-//! Notifications between nodes about lanes with operations that are due, over LISTEN and NOTIFY.
+//! Notifications between nodes about lanes with operations that are due, and about changed pools, over
+//! LISTEN and NOTIFY.
 //!
 //! A message only makes others look sooner: none is needed, because every node reads all lanes every
 //! few seconds. So messages are sent apart from the transactions that they are about, and gathered:
@@ -25,7 +26,30 @@ pub(super) struct Notifications {
 #[derive(Default)]
 struct State {
     lanes: BTreeMap<Lane, WallTime>,
+    /// Whether there is something about pools to announce.
+    has_pools: bool,
     listener: Option<Arc<ReadyListener>>,
+    pool_listener: Option<Arc<PoolListener>>,
+}
+
+/// Called when another node may have changed something about pools.
+pub(crate) type PoolListener = Box<dyn Fn() + Send + Sync>;
+
+/// What is announced at once.
+pub(super) struct Announcement {
+    pub(super) lanes: BTreeMap<Lane, WallTime>,
+    pub(super) has_pools: bool,
+}
+
+/// What another node announced.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Message {
+    /// An operation of a lane is due.
+    Ready(Lane, WallTime),
+    /// All lanes are to be read.
+    AnyLane,
+    /// Pools are to be read.
+    Pools,
 }
 
 /// Further lanes are not announced by name; they are found when lanes are read.
@@ -48,15 +72,51 @@ impl Notifications {
         self.waiting.notify_one();
     }
 
+    /// Announces to the other nodes that something about pools has changed.
+    pub(super) fn announce_pools(&self) {
+        self.lock().has_pools = true;
+        self.waiting.notify_one();
+    }
+
     /// Waits until there is something to announce, and takes it.
-    pub(super) async fn next(&self) -> BTreeMap<Lane, WallTime> {
+    pub(super) async fn next(&self) -> Announcement {
         loop {
             self.waiting.notified().await;
-            let lanes = std::mem::take(&mut self.lock().lanes);
-            if !lanes.is_empty() {
-                return lanes;
+            let mut state = self.lock();
+            let announcement = Announcement {
+                lanes: std::mem::take(&mut state.lanes),
+                has_pools: std::mem::take(&mut state.has_pools),
+            };
+            drop(state);
+            if announcement.has_pools || !announcement.lanes.is_empty() {
+                return announcement;
             }
         }
+    }
+
+    /// Sets what is called when another node may have changed something about pools.
+    pub(super) fn set_pool_listener(&self, listener: PoolListener) {
+        self.lock().pool_listener = Some(Arc::new(listener));
+    }
+
+    /// Another node announced something.
+    pub(super) fn received(&self, message: Message) {
+        match message {
+            Message::Ready(lane, at) => self.lane_is_ready(Some((lane, at))),
+            Message::AnyLane => self.lane_is_ready(None),
+            Message::Pools => {
+                let listener = self.lock().pool_listener.clone();
+                if let Some(listener) = listener {
+                    listener();
+                }
+            }
+        }
+    }
+
+    /// What other nodes announced is not known: everything is to be read.
+    pub(super) fn missed(&self) {
+        self.received(Message::AnyLane);
+        self.received(Message::Pools);
     }
 
     /// Sets what is called with the announcements of other nodes.
@@ -64,8 +124,7 @@ impl Notifications {
         self.lock().listener = Some(Arc::new(listener));
     }
 
-    /// Another node announced that an operation of a lane is due; `None`: all lanes are to be read.
-    pub(super) fn received(&self, ready: Option<(Lane, WallTime)>) {
+    fn lane_is_ready(&self, ready: Option<(Lane, WallTime)>) {
         let listener = self.lock().listener.clone();
         if let Some(listener) = listener {
             listener(ready);
@@ -92,8 +151,13 @@ pub(super) fn message(session: u64, lane: &Lane, at: WallTime) -> String {
     }
 }
 
+/// The text of a message about pools. Nodes of an earlier version read all lanes then.
+pub(super) fn pools_message(session: u64) -> String {
+    json!({ "from": session, "pools": true }).to_string()
+}
+
 /// What a message of another node says; `None` for one's own and for those that cannot be read.
-pub(super) fn read(session: u64, text: &str) -> Option<Option<(Lane, WallTime)>> {
+pub(super) fn read(session: u64, text: &str) -> Option<Message> {
     let message: Value = serde_json::from_str(text).ok()?;
     if message["from"].as_u64()? == session {
         return None;
@@ -104,9 +168,12 @@ pub(super) fn read(session: u64, text: &str) -> Option<Option<(Lane, WallTime)>>
             kind: message["kind"].as_str()?.to_owned(),
         };
         let at = WallTime::from_unix_millis(message["at_ms"].as_i64()?);
-        Some((lane, at))
+        Some(Message::Ready(lane, at))
     };
-    Some(lane())
+    if message["pools"] == true {
+        return Some(Message::Pools);
+    }
+    Some(lane().unwrap_or(Message::AnyLane))
 }
 
 impl fmt::Debug for Notifications {
@@ -131,7 +198,9 @@ mod tests {
         let at = WallTime::from_unix_millis(7);
         let text = message(1, &lane("a"), at);
         assert_eq!(read(1, &text), None);
-        assert_eq!(read(2, &text), Some(Some((lane("a"), at))));
+        assert_eq!(read(2, &text), Some(Message::Ready(lane("a"), at)));
+        assert_eq!(read(1, &pools_message(1)), None);
+        assert_eq!(read(2, &pools_message(1)), Some(Message::Pools));
         assert_eq!(read(2, "something else"), None);
         assert_eq!(read(2, "{}"), None);
     }
@@ -140,6 +209,6 @@ mod tests {
     fn a_lane_with_a_long_name_makes_others_read_all() {
         let text = message(1, &lane(&"x".repeat(9000)), WallTime::from_unix_millis(7));
         assert!(text.len() < 8000);
-        assert_eq!(read(2, &text), Some(None));
+        assert_eq!(read(2, &text), Some(Message::AnyLane));
     }
 }

@@ -1,7 +1,6 @@
 //! The thread that reads operations, and that exchanges notifications with other nodes.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::pin::Pin;
@@ -10,7 +9,6 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use policy::time::WallTime;
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 use tokio::time::{sleep, timeout};
@@ -19,12 +17,12 @@ use tokio_postgres::Notification;
 use super::address::DatabaseAddress;
 use super::connection::Connection;
 use super::database::{Identity, runtime};
-use super::notifications::{self, Notifications};
+use super::notifications::{self, Announcement, Notifications};
 use super::problem::PostgresError;
 use crate::call::reply;
 use crate::error::StoreError;
 use crate::faulty::Faults;
-use crate::operations::{Lane, QueueFuture};
+use crate::operations::QueueFuture;
 use crate::seal::Keys;
 use crate::writer::join;
 
@@ -176,16 +174,15 @@ async fn exchange_notifications(
     loop {
         let received = Arc::clone(&notifications);
         let listener = move |notification: Notification| {
-            if let Some(ready) = notifications::read(session, notification.payload()) {
-                received.received(ready);
+            if let Some(message) = notifications::read(session, notification.payload()) {
+                received.received(message);
             }
         };
         let opened = Connection::open(&address, &Faults::none(), listener).await;
         if let Ok(connection) = opened
             && connection.batch("LISTEN tidegate").await.is_ok()
         {
-            // What was announced before is not known.
-            notifications.received(None);
+            notifications.missed();
             _ = exchange_over(&connection, session, &notifications).await;
         }
         sleep(about(RECONNECT)).await;
@@ -195,7 +192,7 @@ async fn exchange_notifications(
 /// How long to wait for the next attempt to connect.
 const RECONNECT: Duration = Duration::from_secs(2);
 
-/// How often lanes are read without a notification.
+/// How often lanes and pools are read without a notification.
 const POLL: Duration = Duration::from_secs(5);
 
 /// Messages of this time are sent together.
@@ -209,13 +206,13 @@ async fn exchange_over(
     loop {
         let poll = about(POLL);
         match timeout(poll, notifications.next()).await {
-            Ok(lanes) => {
-                announce(connection, session, lanes).await?;
+            Ok(announcement) => {
+                announce(connection, session, announcement).await?;
                 sleep(GATHER).await;
             }
             Err(_) => {
                 connection.batch("").await?;
-                notifications.received(None);
+                notifications.missed();
             }
         }
     }
@@ -224,14 +221,15 @@ async fn exchange_over(
 async fn announce(
     connection: &Connection,
     session: u64,
-    lanes: BTreeMap<Lane, WallTime>,
+    Announcement { lanes, has_pools }: Announcement,
 ) -> Result<(), PostgresError> {
-    let statements = lanes.iter().map(|(lane, at)| {
-        let message = notifications::message(session, lane, *at);
-        async move {
-            let sql = "SELECT pg_notify('tidegate', $1)";
-            connection.query(sql, &[&message]).await
-        }
+    let messages = lanes
+        .iter()
+        .map(|(lane, at)| notifications::message(session, lane, *at));
+    let pools = has_pools.then(|| notifications::pools_message(session));
+    let statements = messages.chain(pools).map(|message| async move {
+        let sql = "SELECT pg_notify('tidegate', $1)";
+        connection.query(sql, &[&message]).await
     });
     connection.each(statements, |statement| statement).await?;
     Ok(())

@@ -14,7 +14,7 @@ use super::problem::PostgresError;
 use crate::error::OpenError;
 
 /// The steps, each from one version to the next.
-const STEPS: &[&str] = &[FIRST];
+const STEPS: &[&str] = &[FIRST, POOLS];
 
 /// Every change of an operation writes into all indexes that its row is in, so there are few, and most
 /// have only rows in some states.
@@ -157,6 +157,51 @@ const FIRST: &str = r#"
              ORDER BY o.next_at_ms LIMIT 1))
         FROM priorities p WHERE p.priority IS NOT NULL
     $$;
+"#;
+
+/// What nodes share about pools.
+const POOLS: &str = r#"
+    CREATE SEQUENCE endpoint_versions;
+
+    CREATE TABLE endpoints (
+        pool TEXT COLLATE "C" NOT NULL,
+        name TEXT COLLATE "C" NOT NULL,
+        consecutive_errors BIGINT NOT NULL,
+        pause_ns BIGINT,
+        paused_for_ns BIGINT,
+        last_error TEXT,
+        disabled TEXT,
+        disabled_errors BIGINT,
+        disabled_for_ns BIGINT,
+        written_at_ms BIGINT NOT NULL,
+        session BIGINT NOT NULL,
+        version BIGINT NOT NULL,
+        PRIMARY KEY (pool, name)
+    );
+
+    -- A pool that is not here is as configured; the row without a name is there for every changed pool.
+    CREATE TABLE protections (
+        pool TEXT COLLATE "C" NOT NULL,
+        name TEXT COLLATE "C" NOT NULL,
+        value TEXT NOT NULL,
+        PRIMARY KEY (pool, name)
+    );
+
+    -- Headers are a list of pairs: a name, and where the secret is found.
+    CREATE TABLE added_endpoints (
+        number BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        pool TEXT COLLATE "C" NOT NULL,
+        name TEXT COLLATE "C" NOT NULL,
+        url TEXT NOT NULL,
+        headers TEXT NOT NULL,
+        UNIQUE (pool, name)
+    );
+
+    CREATE TABLE removed_endpoints (
+        pool TEXT COLLATE "C" NOT NULL,
+        name TEXT COLLATE "C" NOT NULL,
+        PRIMARY KEY (pool, name)
+    );
 "#;
 
 /// Brings a database to the present version, after a check that it can be used. Any other stays as it

@@ -6,17 +6,11 @@ use rusqlite::{Connection, Row, named_params};
 
 use super::problem::SqliteError;
 use super::{duration, nanoseconds};
-use crate::record::StoredEndpoint;
+use crate::record::{self, StoredEndpoint};
 
 pub(super) fn write(connection: &Connection, endpoint: &StoredEndpoint) -> rusqlite::Result<()> {
+    let (disabled, disabled_errors) = record::disabled_words(endpoint.record.disabled);
     let record = &endpoint.record;
-    let (disabled, disabled_errors) = match record.disabled {
-        None => (None, None),
-        Some(Disabled::Errors(errors)) => (Some(ERRORS), Some(errors)),
-        Some(Disabled::QuotaExhausted) => (Some(QUOTA_EXHAUSTED), None),
-        Some(Disabled::CredentialRejected) => (Some(CREDENTIAL_REJECTED), None),
-        Some(Disabled::Person) => (Some(PERSON), None),
-    };
     let mut statement = connection.prepare_cached(
         "INSERT OR REPLACE INTO endpoints VALUES (
             :pool, :name, :errors, :pause, :last_error, :disabled, :disabled_errors, :at,
@@ -77,19 +71,8 @@ fn endpoint(row: &Row<'_>) -> Result<StoredEndpoint, SqliteError> {
 }
 
 fn reason(word: &str, errors: Option<u32>) -> Result<Disabled, SqliteError> {
-    match word {
-        ERRORS => Ok(Disabled::Errors(errors.unwrap_or(0))),
-        QUOTA_EXHAUSTED => Ok(Disabled::QuotaExhausted),
-        CREDENTIAL_REJECTED => Ok(Disabled::CredentialRejected),
-        PERSON => Ok(Disabled::Person),
-        word => Err(SqliteError::Row {
-            table: "endpoints",
-            reason: format!("`{word}` is no reason to disable an endpoint"),
-        }),
-    }
+    record::disabled_of(word, errors).ok_or_else(|| SqliteError::Row {
+        table: "endpoints",
+        reason: format!("`{word}` is no reason to disable an endpoint"),
+    })
 }
-
-const ERRORS: &str = "errors";
-const QUOTA_EXHAUSTED: &str = "quota_exhausted";
-const CREDENTIAL_REJECTED: &str = "credential_rejected";
-const PERSON: &str = "person";

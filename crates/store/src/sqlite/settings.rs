@@ -6,7 +6,7 @@ use rusqlite::{Connection, Row};
 
 use super::problem::SqliteError;
 use crate::operations::SealError;
-use crate::record::{AddedEndpoint, Protection, Reference, RemovedEndpoint, RotatedToken};
+use crate::record::{self, AddedEndpoint, Protection, RemovedEndpoint, RotatedToken};
 use crate::seal::{Keys, Place, bytes_of_hex, to_hex};
 
 pub(super) fn protect(
@@ -47,7 +47,7 @@ pub(super) fn add(connection: &Connection, endpoint: &AddedEndpoint) -> rusqlite
         headers,
     } = endpoint;
     forget_removed(connection, pool, name)?;
-    let headers = headers_to_text(headers);
+    let headers = record::headers_to_text(headers);
     run(
         connection,
         "INSERT INTO added_endpoints (pool, name, url, headers) VALUES (?, ?, ?, ?)
@@ -173,7 +173,10 @@ fn endpoint(row: &Row<'_>) -> Result<AddedEndpoint, SqliteError> {
         pool: row.get("pool")?,
         name: row.get("name")?,
         url: row.get("url")?,
-        headers: headers_from_text(&headers)?,
+        headers: record::headers_from_text(&headers).map_err(|reason| SqliteError::Row {
+            table: "added_endpoints",
+            reason,
+        })?,
     })
 }
 
@@ -227,26 +230,4 @@ fn open_token(
     let sealed = bytes_of_hex(&stored).ok_or(SealError::Tampered)?;
     let token = keys.open(&key_id, token_place(credential), sealed)?;
     String::from_utf8(token).map_err(|_| SealError::Tampered)
-}
-
-fn headers_to_text(headers: &[(String, Reference)]) -> String {
-    let pairs = headers
-        .iter()
-        .map(|(name, value)| serde_json::json!([name, value.as_str()]));
-    serde_json::Value::Array(pairs.collect()).to_string()
-}
-
-/// Neither the text nor a value of it is shown: it may be a secret that was put there by hand.
-fn headers_from_text(text: &str) -> Result<Vec<(String, Reference)>, SqliteError> {
-    let problem = |reason: String| SqliteError::Row {
-        table: "added_endpoints",
-        reason,
-    };
-    let pairs: Vec<(String, String)> = serde_json::from_str(text)
-        .map_err(|_| problem("headers are no list of pairs of texts".to_owned()))?;
-    let read = |(name, value): (String, String)| match value.parse() {
-        Ok(reference) => Ok((name, reference)),
-        Err(error) => Err(problem(format!("the header `{name}`: {error}"))),
-    };
-    pairs.into_iter().map(read).collect()
 }
