@@ -376,7 +376,6 @@ impl Ledger {
         }
         self.epoch += 1;
         self.rate = (LOWERED * self.rate).max(settings.min_rate);
-        self.line = self.line.max(now + SECOND / self.rate);
         self.totals.refusals += 1;
         self.totals.refusal = refusal.kind;
         self.totals.refused_at = now - floor_micros(refusal.age);

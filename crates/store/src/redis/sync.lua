@@ -227,7 +227,6 @@ local function take_refusal(h, call)
   end
   h.epoch = h.epoch + 1
   h.rate = max(0.85 * h.rate, call.min_rate)
-  h.line = max(h.line, now + SECOND / h.rate)
   h.refusals = h.refusals + 1
   h.refusal = call.refusal
   h.refusal_wait = call.refusal_wait
@@ -283,7 +282,10 @@ local function take_probe(h, call)
 end
 
 local function keep_owner(h, call)
-  if h.owner_until < now then
+  if call.fence > h.fence then
+    h.owner = node
+    h.fence = call.fence
+  elseif h.owner_until < now and (h.fence > 0 or now >= h.learn_until) then
     h.owner = node
     h.fence = h.fence + 1
   end
@@ -428,6 +430,10 @@ local function reserve(h, call, lease, share)
   local per_interval = share * h.rate * call.interval / SECOND
   local is_plain = h.breaker == CLOSED and not is_learning and h.is_blind == 0
   local is_calm = is_plain and h.demand < 0.8 * h.rate
+  local is_usual = h.breaker == CLOSED and h.is_blind == 0
+  if is_learning and is_usual and call.claim == 1 and now >= h.quota_until then
+    return NO_SLOTS, 0, 1
+  end
   if is_calm and per_interval >= 0.5 and now >= h.quota_until then
     return NO_SLOTS, 0, 1
   end
