@@ -127,8 +127,8 @@ impl FleetServer {
     ///
     /// # Errors
     ///
-    /// If it cannot be reached or used: it refuses the user or the password, is too old, has a layout of
-    /// a later version, or a fleet with other settings is present in the namespace.
+    /// If it cannot be reached or used: it refuses the user or the password, is too old or a cluster, has a
+    /// layout of a later version, or a fleet with other settings is present in the namespace.
     pub async fn open(&mut self) -> Result<Membership, FleetOpenError> {
         let opening = |error: &redis::RedisError, address: &GatesAddress| FleetOpenError {
             error: opening(error, address),
@@ -144,13 +144,20 @@ impl FleetServer {
                 });
             }
         }
-        let version = self.version().await;
-        let version = version.map_err(|error| opening(&error, &self.address))?;
-        if version.0 < MIN_VERSION {
-            return Err(FleetOpenError {
-                error: problem::too_old(&self.address, version),
+        let info = self.info().await;
+        let info = info.map_err(|error| opening(&error, &self.address))?;
+        let version = info.version();
+        let refused = |error| {
+            Err(FleetOpenError {
+                error,
                 is_unreachable: false,
-            });
+            })
+        };
+        if version.0 < MIN_VERSION {
+            return refused(problem::too_old(&self.address, version));
+        }
+        if info.value("redis_mode:") == "cluster" {
+            return refused(problem::cluster(&self.address));
         }
         let joined = self.join().await;
         joined.map_err(|error| FleetOpenError {
@@ -364,23 +371,34 @@ impl FleetServer {
         })
     }
 
-    /// Major and minor version, of Redis, or of what a server with another name is compatible with.
-    async fn version(&mut self) -> redis::RedisResult<(u32, u32)> {
+    async fn info(&mut self) -> redis::RedisResult<ServerInfo> {
         let Some(connection) = &mut self.connection else {
-            return Ok((0, 0));
+            return Ok(ServerInfo::default());
         };
-        let info: String = redis::cmd("INFO")
-            .arg("server")
-            .query_async(connection)
-            .await?;
-        let version = info
-            .lines()
-            .find_map(|line| line.strip_prefix("redis_version:"));
-        let mut parts = version
+        let mut command = redis::cmd("INFO");
+        let info = command.arg("server").query_async(connection).await?;
+        Ok(ServerInfo(info))
+    }
+}
+
+/// What a server says about itself.
+#[derive(Debug, Default)]
+struct ServerInfo(String);
+
+impl ServerInfo {
+    /// The value of the line that begins so.
+    fn value(&self, name: &str) -> &str {
+        let mut lines = self.0.lines();
+        lines
+            .find_map(|line| line.strip_prefix(name))
             .unwrap_or_default()
-            .split('.')
-            .map(|part| part.parse().unwrap_or(0));
-        Ok((parts.next().unwrap_or(0), parts.next().unwrap_or(0)))
+    }
+
+    /// Major and minor version, of Redis, or of what a server with another name is compatible with.
+    fn version(&self) -> (u32, u32) {
+        let version = self.value("redis_version:").split('.');
+        let mut parts = version.map(|part| part.parse().unwrap_or(0));
+        (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
     }
 }
 

@@ -291,6 +291,35 @@ fn three_servers_are_one_client_while_redis_fails_in_every_way() {
 }
 
 #[test]
+fn a_replica_that_takes_over_continues_the_fleet() {
+    let upstream = Upstream::start(LIMIT);
+    let mut fleet = Fleet::start(2, &upstream);
+    let port = fleet.redis.port().to_string();
+    let replica = PrivateRedis::start_with(&["--replicaof", "127.0.0.1", &port], |_| {});
+    wait_for("a replica in step", || {
+        let replication = replica.command(&["INFO", "replication"]);
+        replication.contains("master_link_status:up").then_some(())
+    });
+    let load = Load::start(&fleet.nodes, 6);
+    let settled = settle(&fleet);
+    fleet.redis.crash();
+    wait(Duration::from_secs(1));
+    // As an address that follows the primary server does.
+    replica.command(&["REPLICAOF", "NO", "ONE"]);
+    replica.command(&["CONFIG", "SET", "port", &port]);
+    fleet.wait_until("shared gates", |gate| {
+        gate["fleet"]["is_degraded"] == false && gate["fleet"]["servers"] == 2
+    });
+    wait(Duration::from_secs(10));
+    let worst = upstream.worst_ten_seconds(settled);
+    let answered = load.answered();
+    let failures = load.stop();
+    assert!(failures.is_empty(), "{failures:?}");
+    assert!(worst <= MAX_IN_TEN_SECONDS, "{worst} in ten seconds");
+    println!("{worst} in the worst ten seconds, answered {answered:?}");
+}
+
+#[test]
 fn the_share_of_a_killed_server_goes_to_the_others() {
     let upstream = Upstream::start(LIMIT);
     let mut fleet = Fleet::start(2, &upstream);

@@ -147,6 +147,12 @@ pub(super) fn too_old(address: &GatesAddress, (major, minor): (u32, u32)) -> Ope
     failed(address, reason, OLD)
 }
 
+pub(super) fn cluster(address: &GatesAddress) -> OpenError {
+    let reason = "it is a node of a Redis Cluster, expected one server";
+    let hint = "use a server that is not in cluster mode, with replicas if need be";
+    failed(address, reason, hint)
+}
+
 fn failed(address: &GatesAddress, reason: impl fmt::Display, hint: &'static str) -> OpenError {
     OpenError::Database {
         server: address.to_string(),

@@ -1,5 +1,11 @@
 //! The server of a fleet, with real ones.
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+
 use super::*;
 use crate::private_redis::{PASSWORD, PrivateRedis};
 use tokio::sync::mpsc::channel;
@@ -97,10 +103,121 @@ fn refuses_a_fleet_with_other_settings_while_its_nodes_are_present() {
 
 #[test]
 fn refuses_a_server_that_is_too_old() {
-    let url: GatesAddress = "redis://h".parse().unwrap();
-    let error = problem::too_old(&url, (6, 2)).to_string();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            answer_as_old(&stream.unwrap());
+        }
+    });
+    let error = open(&url, member("a", 1)).unwrap_err();
     assert!(
         error.contains("version 6.2, expected 7.0 or later"),
         "{error}"
     );
+    assert!(error.contains("use Redis 7.0 or later"), "{error}");
+}
+
+/// What a server of another version says until it is asked for it.
+fn answer_as_old(mut stream: &TcpStream) {
+    let mut reader = BufReader::new(stream);
+    let mut line = String::new();
+    // Commands are arrays of texts with their lengths; none of ours has a line break in it.
+    while reader.read_line(&mut line).is_ok_and(|read| read > 0) {
+        let word = line.trim().to_ascii_uppercase();
+        line.clear();
+        let answer = match word.as_str() {
+            "HELLO" => "%1\r\n+server\r\n+redis\r\n",
+            "CLIENT" => "+OK\r\n",
+            "INFO" => "$22\r\nredis_version:6.2.14\r\n\r\n",
+            _ => continue,
+        };
+        if stream.write_all(answer.as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn refuses_a_cluster() {
+    let redis = PrivateRedis::start_with(&["--cluster-enabled", "yes"], |_| {});
+    let error = open(&redis.url(), member("a", 1)).unwrap_err();
+    assert!(error.contains("a node of a Redis Cluster"), "{error}");
+}
+
+#[test]
+fn speaks_tls_to_a_server_whose_certificate_is_known() {
+    let port = free_port().to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    certify(folder.path());
+    let redis = PrivateRedis::start_with(
+        &[
+            "--tls-port",
+            &port,
+            "--tls-cert-file",
+            &file("server.pem"),
+            "--tls-key-file",
+            &file("server.key"),
+            "--tls-ca-cert-file",
+            &file("ca.pem"),
+            "--tls-auth-clients",
+            "no",
+        ],
+        |_| {},
+    );
+    let url = |host: &str, ca: &str| {
+        let query = format!("?cacert={}", file(ca));
+        format!("rediss://:{PASSWORD}@{host}:{port}{query}")
+    };
+    let first = open(&url("127.0.0.1", "ca.pem"), member("a", 1)).unwrap();
+    assert_eq!(first.others, 0);
+    let second = open(&redis.url(), member("a", 2)).unwrap();
+    assert_eq!(second.others, 1, "the same server without TLS");
+    // Another authority, another name, no authority, a password that is wrong.
+    let system = format!("rediss://:{PASSWORD}@127.0.0.1:{port}");
+    for url in [
+        url("127.0.0.1", "other.pem"),
+        url("localhost", "ca.pem"),
+        system,
+    ] {
+        let error = open(&url, member("a", 3)).unwrap_err();
+        assert!(
+            error.contains("has a certificate for that host"),
+            "{url}: {error}"
+        );
+        assert!(!error.contains(PASSWORD), "{error}");
+    }
+    let wrong = url("127.0.0.1", "ca.pem").replace(PASSWORD, "wrong");
+    let error = open(&wrong, member("a", 3)).unwrap_err();
+    assert!(error.contains("check the user and the password"), "{error}");
+}
+
+fn free_port() -> u16 {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    free.local_addr().unwrap().port()
+}
+
+/// An authority, another one, and a certificate of the first for 127.0.0.1.
+fn certify(folder: &Path) {
+    let run = |line: &str| {
+        let words = line.split_whitespace();
+        let output = Command::new("openssl")
+            .current_dir(folder)
+            .args(words)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{line}: {output:?}");
+    };
+    let new = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2";
+    for name in ["ca", "other"] {
+        run(&format!(
+            "{new} -subj /CN={name} -keyout {name}.key -out {name}.pem"
+        ));
+    }
+    run(&format!(
+        "{new} -subj /CN=server -addext subjectAltName=IP:127.0.0.1 \
+         -addext basicConstraints=critical,CA:FALSE -CA ca.pem -CAkey ca.key \
+         -keyout server.key -out server.pem"
+    ));
 }
