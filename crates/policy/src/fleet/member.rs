@@ -326,6 +326,12 @@ impl Member {
         Some(due.max(self.calls.retry_at))
     }
 
+    /// Whether something happened that the store should know at once.
+    #[inline]
+    pub fn is_urgent(&self) -> bool {
+        self.calls.is_urgent
+    }
+
     /// What to tell the store. Exactly one of [`Member::replied`] and [`Member::unanswered`] follows.
     pub fn call(&mut self, settings: &SharedSettings, waiting: u32, now: Timestamp) -> Call {
         let elapsed = now.seconds_since(self.calls.last).min(10.0);

@@ -45,6 +45,15 @@ impl Limiter {
         cost: u32,
         now: Timestamp,
     ) -> Result<Permit<'_>, Refusal> {
+        // Not in the caller, where a branch more costs local gates a tenth of their time.
+        if self.inner.registry.fleet().is_some()
+            && !self.wants_every_event()
+            && let Some((mut shard, location)) = self.inner.registry.find(key)
+            && let Some(permit) = shard.acquire_shared_at_once(location.slot, cost, now)
+        {
+            drop(shard);
+            return Ok(Permit::new(self, location, permit));
+        }
         let decision = self.take(key, cost, now);
         self.emit_decision(key, &decision, now);
         decision
@@ -216,11 +225,23 @@ impl Limiter {
         if self.wants_every_event() || shard.is_waited_for(location.slot) {
             return self.settle_slow_path(shard, location, outcome, now, settle);
         }
+        if self.inner.listener.is_none() && shard.is_shared() {
+            let verdict = settle(&mut shard, now);
+            let mut wakers = Vec::new();
+            if shard.is_to_be_scheduled(location.slot) {
+                shard.schedule_call(location.slot, now, &mut wakers);
+            }
+            drop(shard);
+            wake_all(wakers);
+            return verdict;
+        }
         let before = shard.summary(location.slot, now);
         let verdict = settle(&mut shard, now);
         let is_changed = !before.same_hold_and_breaker(&shard.summary(location.slot, now));
         let mut wakers = Vec::new();
-        shard.schedule_call(location.slot, now, &mut wakers);
+        if shard.is_to_be_scheduled(location.slot) {
+            shard.schedule_call(location.slot, now, &mut wakers);
+        }
         if is_changed && self.inner.listener.is_some() {
             self.emit_gate_changes(shard, location, &before, now);
         } else {

@@ -15,7 +15,7 @@ use policy::outcome::{Outcome, Verdict};
 use policy::rate::Strategy;
 use policy::time::Timestamp;
 
-use super::{Shard, not_back};
+use super::{Shard, ask_at_once, not_back};
 use crate::registry::members::SharedGate;
 use crate::registry::slab::SlotIndex;
 
@@ -142,6 +142,34 @@ impl Shard {
             tickets: &mut self.tickets,
             shared: members.by_slot.get_mut(index as usize)?.as_mut()?,
         })
+    }
+
+    /// [`Shard::acquire_at_once`] at a shared gate. If its next call is scheduled already, an ask that is
+    /// admitted does not make it due sooner.
+    #[inline(never)]
+    pub(crate) fn acquire_shared_at_once(
+        &mut self,
+        index: SlotIndex,
+        cost: u32,
+        now: Timestamp,
+    ) -> Option<gate::Permit> {
+        let shared = self.shared(index)?;
+        shared.shared.active_since?;
+        let now = not_back(shared.gate, now);
+        let (settings, external) = (&shared.settings.gate, shared.shared.member.external());
+        let ask = ask_at_once(cost, now);
+        let permit = shared
+            .gate
+            .acquire_external_at_once(settings, &ask, external, now);
+        self.counts.requests += u64::from(permit.is_some());
+        permit
+    }
+
+    /// Whether the next call of a gate may be due sooner after something happened at it.
+    #[inline]
+    pub(crate) fn is_to_be_scheduled(&self, index: SlotIndex) -> bool {
+        let member = self.members.as_deref().and_then(|it| it.get(index));
+        member.is_some_and(|it| it.active_since.is_none() || it.member.is_urgent())
     }
 
     /// Overrides a gate on behalf of a person, and with it the gates of its fleet.
