@@ -116,6 +116,39 @@ fn asks_at_a_pool_pass_each_other_the_places_of_its_endpoints() {
 }
 
 #[test]
+fn successes_without_the_lock_and_errors_are_counted_once() {
+    check(|| {
+        let pool = pool(&[]);
+        let statuses = [[200, 503], [200, 404], [200, 200]];
+        let senders = statuses.map(|statuses| {
+            let pool = pool.clone();
+            thread::spawn(move || {
+                for each in statuses {
+                    let acquired = pin!(pool.acquire(Ask::any()));
+                    // Both endpoints may be paused by then.
+                    if let Poll::Ready(Ok(permit)) = poll_once(acquired) {
+                        permit.settle(&status(each));
+                    }
+                }
+            })
+        });
+        for thread in senders {
+            thread.join().expect("no thread panics");
+        }
+        let endpoints = pool.view();
+        assert!(endpoints.iter().all(|endpoint| endpoint.in_flight == 0));
+        let errors: u32 = endpoints
+            .iter()
+            .map(|endpoint| endpoint.consecutive_errors)
+            .sum();
+        assert_eq!(
+            errors, 1,
+            "a success does not end a pause that started after it"
+        );
+    });
+}
+
+#[test]
 fn waiting_call_takes_over_a_cancelled_refresh() {
     check(|| {
         let credential = Arc::new(Credential::new("crm", 0, || {

@@ -50,10 +50,11 @@ pub(crate) fn measure(effort: Effort) -> Pools {
     }
 }
 
-struct PoolOf(Pool<()>);
+/// A pool with so many endpoints.
+pub(crate) struct PoolOf(Pool<()>);
 
 impl PoolOf {
-    fn new(endpoints: usize) -> Self {
+    pub(crate) fn new(endpoints: usize) -> Self {
         let limiter = builder(DEFAULT).clock(Clock::system()).build();
         let pool = Pool::new("pool", &limiter);
         for number in 0..endpoints {

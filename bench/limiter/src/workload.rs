@@ -8,9 +8,11 @@ use crate::contender::{Contender, warm_up};
 use crate::keys::walk;
 use crate::ours::Ours;
 use crate::peers::{Governor, GovernorFailsafe, GovernorRecloser};
+use crate::pools::PoolOf;
 use crate::report;
 
-/// Runs the named workload with so many keys, all of them known, and so many attempts.
+/// Runs the named workload with so many keys, all of them known, and so many attempts. For a pool,
+/// the number of keys is that of its endpoints.
 pub(crate) fn run(name: &str, keys: &str, attempts: &str) -> ExitCode {
     let (Ok(keys), Ok(attempts)) = (keys.parse::<usize>(), attempts.parse::<usize>()) else {
         return report::usage();
@@ -26,6 +28,7 @@ pub(crate) fn run(name: &str, keys: &str, attempts: &str) -> ExitCode {
         "governor" => play(&Governor::new(), &walk, attempts),
         "governor+failsafe" => play(&GovernorFailsafe::new(), &walk, attempts),
         "governor+recloser" => play(&GovernorRecloser::new(), &walk, attempts),
+        "pool" => play(&PoolOf::new(keys), &walk, attempts),
         "nothing" => play(&Nothing, &walk, attempts),
         _ => return report::usage(),
     }

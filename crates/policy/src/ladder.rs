@@ -176,8 +176,8 @@ impl Ladder {
     }
 
     fn succeed(&mut self) -> LadderStep {
-        let is_clear = self.consecutive_errors == 0 && self.last_error.is_none();
-        if self.disabled.is_some() || is_clear {
+        let has_errors = self.consecutive_errors > 0 || self.last_error.is_some();
+        if self.disabled.is_some() || !has_errors {
             return LadderStep::Unchanged;
         }
         self.clear();
@@ -307,6 +307,18 @@ impl Ladder {
     /// Whether it was paused and has not succeeded since.
     pub fn is_recovering(&self, now: Timestamp) -> bool {
         self.is_enabled() && self.consecutive_errors > 0 && !self.is_paused(now)
+    }
+
+    /// Whether it has no error, is neither paused nor disabled, and a success would change nothing
+    /// but the number of successes.
+    pub fn is_clear(&self) -> bool {
+        let is_usable = self.disabled.is_none() && self.paused_until.is_none();
+        is_usable && self.consecutive_errors == 0 && self.last_error.is_none()
+    }
+
+    /// Counts successes of attempts that ended while it was [clear](Self::is_clear).
+    pub(crate) fn count_successes(&mut self, count: u32) {
+        self.successes = self.successes.saturating_add(count);
     }
 
     /// The last error for display: its text, or its status.

@@ -72,20 +72,25 @@ pub struct Pool<D = ()> {
     choices: u64,
 }
 
-/// One member of a pool.
+/// One member of a pool. What every choice reads comes first, so that small data shares its cache
+/// line.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct Endpoint<D = ()> {
-    id: EndpointId,
-    name: Box<str>,
-    data: D,
-    ladder: Ladder,
+    /// That of the ladder, which is not read for endpoints without errors.
+    is_clear: bool,
     in_flight: u32,
-    /// Requests in flight that were sent in the ladder's current epoch.
-    in_epoch: u32,
-    /// When the last of them was sent.
-    sent_at: Timestamp,
     /// The number of the last choice of this endpoint; zero if never chosen.
     last_choice: u64,
+    id: EndpointId,
+    data: D,
+    /// When the last request was sent.
+    sent_at: Timestamp,
+    /// Requests in flight that were sent in the ladder's current epoch. Means nothing while the
+    /// ladder is clear: an error starts a new epoch.
+    in_epoch: u32,
+    ladder: Ladder,
+    name: Box<str>,
 }
 
 impl Pool {
@@ -152,15 +157,17 @@ impl<D> Pool<D> {
         }
         let id = EndpointId(self.added);
         self.added += 1;
+        let ladder = Ladder::restore(record, now);
         self.endpoints.push(Endpoint {
-            id,
-            name: name.into(),
-            data: data(id),
-            ladder: Ladder::restore(record, now),
+            is_clear: ladder.is_clear(),
             in_flight: 0,
-            in_epoch: 0,
-            sent_at: Timestamp::ZERO,
             last_choice: 0,
+            id,
+            data: data(id),
+            sent_at: Timestamp::ZERO,
+            in_epoch: 0,
+            ladder,
+            name: name.into(),
         });
         Some(id)
     }
@@ -199,6 +206,7 @@ impl<D> Pool<D> {
             return false;
         };
         act(&mut endpoint.ladder);
+        endpoint.is_clear = endpoint.ladder.is_clear();
         endpoint.in_epoch = 0;
         true
     }
@@ -209,6 +217,7 @@ impl<D> Pool<D> {
     }
 
     /// The endpoint with this id, if it still exists.
+    #[inline]
     pub fn get(&self, id: EndpointId) -> Option<&Endpoint<D>> {
         self.position(id).map(|index| &self.endpoints[index])
     }
@@ -235,6 +244,7 @@ impl<D> Pool<D> {
     /// gate, or just when it would admit a request.
     ///
     /// Return the [`Lease`] with [`Pool::settle`] or [`Pool::abandon`].
+    #[inline]
     pub fn choose<G: Into<GateState>>(
         &mut self,
         settings: &LadderSettings,
@@ -245,18 +255,19 @@ impl<D> Pool<D> {
         let mut best: Option<(Rank, usize)> = None;
         let mut earliest: Option<(Timestamp, usize)> = None;
         for (index, endpoint) in self.endpoints.iter().enumerate() {
-            let mut gate = GateState::from(Timestamp::MAX);
-            let until = match endpoint.unusable(protects, now) {
-                Some(Unusable::Disabled(_)) => continue,
-                Some(Unusable::Paused { until }) => until.max(gate_of(endpoint).into().opens_at),
-                Some(Unusable::Recovering) => Timestamp::MAX,
+            let (until, in_flight) = match endpoint.unusable(protects, now) {
                 None => {
-                    gate = gate_of(endpoint).into();
-                    gate.opens_at
+                    let gate = gate_of(endpoint).into();
+                    (gate.opens_at, gate.in_flight)
                 }
+                Some(Unusable::Disabled(_)) => continue,
+                Some(Unusable::Paused { until }) => {
+                    (until.max(gate_of(endpoint).into().opens_at), None)
+                }
+                Some(Unusable::Recovering) => (Timestamp::MAX, None),
             };
             if until <= now {
-                let rank = endpoint.rank(self.balance, gate.in_flight);
+                let rank = endpoint.rank(self.balance, in_flight);
                 if best.is_none_or(|(least, _)| rank < least) {
                     best = Some((rank, index));
                 }
@@ -271,6 +282,7 @@ impl<D> Pool<D> {
         }
     }
 
+    #[inline]
     fn lease(&mut self, index: usize, now: Timestamp) -> Lease {
         self.choices += 1;
         let endpoint = &mut self.endpoints[index];
@@ -310,6 +322,17 @@ impl<D> Pool<D> {
         self.climb(settings, index, lease.epoch, result, now)
     }
 
+    /// Returns this many leases of an endpoint with successes that changed nothing else: its ladder
+    /// [was clear](Ladder::is_clear) when they came. Unlike [`Pool::settle`], it can be called later
+    /// and for several at once.
+    pub fn settle_successes(&mut self, id: EndpointId, count: u32) {
+        if let Some(endpoint) = self.get_mut(id) {
+            endpoint.in_flight = endpoint.in_flight.saturating_sub(count);
+            endpoint.in_epoch = endpoint.in_epoch.saturating_sub(count);
+            endpoint.ladder.count_successes(count);
+        }
+    }
+
     /// Counts the credential of an endpoint as rejected by an attempt whose lease, of this `epoch`,
     /// was returned before that was known, as when a refresh fails.
     pub fn reject_credential(
@@ -344,6 +367,7 @@ impl<D> Pool<D> {
         let endpoint = &mut self.endpoints[index];
         let before = endpoint.ladder.epoch();
         let step = endpoint.ladder.settle(settings, epoch, &result, now);
+        endpoint.is_clear = endpoint.ladder.is_clear();
         if endpoint.ladder.epoch() != before {
             endpoint.in_epoch = 0;
         }
@@ -364,6 +388,7 @@ impl<D> Pool<D> {
 
     /// The place of an endpoint in the list: that in which it was added, unless others were removed
     /// or moved.
+    #[inline]
     fn position(&self, id: EndpointId) -> Option<usize> {
         let has_id = |endpoint: &Endpoint<D>| endpoint.id == id;
         let added = usize::try_from(id.0).ok()?;
@@ -404,7 +429,15 @@ impl<D> Endpoint<D> {
         self.in_flight
     }
 
+    #[inline]
     fn unusable(&self, protects: bool, now: Timestamp) -> Option<Unusable> {
+        if self.is_clear {
+            return None;
+        }
+        self.unusable_by_ladder(protects, now)
+    }
+
+    fn unusable_by_ladder(&self, protects: bool, now: Timestamp) -> Option<Unusable> {
         if let Some(reason) = self.ladder.disabled() {
             return Some(Unusable::Disabled(reason));
         }
@@ -420,9 +453,10 @@ impl<D> Endpoint<D> {
     }
 
     /// The endpoint with the lowest rank is chosen.
-    fn rank(&self, balance: Balance, in_flight_at_gate: u32) -> Rank {
+    #[inline]
+    fn rank(&self, balance: Balance, in_flight: Option<u32>) -> Rank {
         match balance {
-            Balance::LeastLoaded => (self.in_flight.max(in_flight_at_gate), self.last_choice),
+            Balance::LeastLoaded => (in_flight.unwrap_or(self.in_flight), self.last_choice),
             Balance::RoundRobin => (0, self.last_choice),
             Balance::First => (0, 0),
         }

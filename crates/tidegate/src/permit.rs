@@ -1,8 +1,6 @@
 //! The right to make one attempt.
 
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use policy::gate::{self, ResponseBody};
@@ -11,6 +9,7 @@ use policy::time::Timestamp;
 
 use crate::call::Attempt;
 use crate::limiter::Limiter;
+use crate::pool::BodyGuard;
 use crate::registry::GateLocation;
 
 /// The right to make one attempt, issued by one gate or several.
@@ -83,6 +82,7 @@ impl<'a> Permit<'a> {
     /// [`Throttled`](Verdict::Throttled) for a 403 that its gate takes for a ban.
     #[inline(always)]
     pub fn settle_as(mut self, outcome: &Outcome, verdict: Option<Verdict>) -> Option<Verdict> {
+        // The lines of `settle_in_place`: a call of it is not inlined as far, and costs a tenth more.
         let mut decisive = verdict;
         self.return_with(|limiter, location, permit| {
             let settled = limiter.settle(location, permit, outcome, verdict);
@@ -95,6 +95,24 @@ impl<'a> Permit<'a> {
         if let LimiterRef::Borrowed(_) = self.limiter {
             std::mem::forget(self);
         }
+        decisive
+    }
+
+    /// [`settle_as`](Self::settle_as) for owners that would have to move it first. Nothing is left
+    /// to return.
+    #[inline(always)]
+    pub(crate) fn settle_in_place(
+        &mut self,
+        outcome: &Outcome,
+        verdict: Option<Verdict>,
+    ) -> Option<Verdict> {
+        let mut decisive = verdict;
+        self.return_with(|limiter, location, permit| {
+            let settled = limiter.settle(location, permit, outcome, verdict);
+            if settled != verdict {
+                decisive = settled;
+            }
+        });
         decisive
     }
 
@@ -116,6 +134,15 @@ impl<'a> Permit<'a> {
     /// # Ok::<(), tidegate::Refusal>(())
     /// ```
     pub fn settle_head(mut self, outcome: &Outcome, verdict: Option<Verdict>) -> InFlight {
+        self.settle_head_in_place(outcome, verdict)
+    }
+
+    /// [`settle_head`](Self::settle_head) for owners that would have to move it first.
+    pub(crate) fn settle_head_in_place(
+        &mut self,
+        outcome: &Outcome,
+        verdict: Option<Verdict>,
+    ) -> InFlight {
         let mut first = InFlight::new(self.limiter.get(), self.location);
         if let Some(permit) = self.permit.take() {
             first.settle(permit, outcome, verdict);
@@ -131,13 +158,25 @@ impl<'a> Permit<'a> {
 
     /// Returns the permit of an attempt that was dropped after `elapsed`, because another one of the
     /// same request was answered first.
-    pub(crate) fn overtaken(mut self, elapsed: Duration) {
+    pub(crate) fn overtaken(&mut self, elapsed: Duration) {
         self.return_with(|limiter, location, permit| limiter.overtake(location, permit, elapsed));
     }
 
     /// Returns the permit unused: nothing was sent, so its tokens go to other asks.
     pub fn give_back(mut self) {
+        self.give_back_in_place();
+    }
+
+    /// [`give_back`](Self::give_back) for owners that would have to move it first.
+    pub(crate) fn give_back_in_place(&mut self) {
         self.return_with(Limiter::give_back);
+    }
+
+    /// Returns the permit of an attempt with an unknown outcome, as dropping it does.
+    #[inline(always)]
+    pub(crate) fn abandon_in_place(&mut self) {
+        let _others = self.split_off_others();
+        self.return_with(Limiter::abandon);
     }
 
     /// Calls `settle` for every gate's permit. If it panics (it calls a listener), the rest is
@@ -233,23 +272,7 @@ pub struct InFlight {
     /// The same for another gate of the ask, which may have another.
     other: Option<Box<Self>>,
     /// Counts it as load of its pool's endpoint, if it has one.
-    load: Option<LoadGuard>,
-}
-
-/// Counts one response whose body is being read.
-pub(crate) struct LoadGuard(Arc<AtomicU32>);
-
-impl LoadGuard {
-    pub(crate) fn new(bodies: &Arc<AtomicU32>) -> Self {
-        bodies.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(bodies))
-    }
-}
-
-impl Drop for LoadGuard {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
+    load: Option<BodyGuard>,
 }
 
 impl InFlight {
@@ -284,7 +307,7 @@ impl InFlight {
     }
 
     /// Counts it as load of an endpoint as well.
-    pub(crate) fn with_load(mut self, load: LoadGuard) -> Self {
+    pub(crate) fn with_load(mut self, load: BodyGuard) -> Self {
         self.load = Some(load);
         self
     }

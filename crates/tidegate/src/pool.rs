@@ -17,7 +17,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use policy::classify::rejects_credential;
@@ -33,16 +32,22 @@ use crate::call::Call;
 use crate::credential::Refresh;
 use crate::event::Event;
 use crate::limiter::Limiter;
+use crate::registry::LocationHint;
 use crate::sync::{Mutex, MutexGuard, lock};
 use crate::waiters::Waiters;
 
+mod load;
 mod permit;
 mod refusal;
 mod wait;
 
+pub(crate) use load::BodyGuard;
 pub use permit::PoolPermit;
 pub use refusal::{PoolRefusal, RefusalReason};
 pub(crate) use wait::Selection;
+
+use load::Load;
+use wait::ChooseResult;
 
 /// Interchangeable endpoints. `E` is caller data for each endpoint, such as an address, a client or
 /// a credential.
@@ -93,8 +98,8 @@ struct PoolState<E> {
 /// An endpoint as the pool stores it.
 struct Member<E> {
     endpoint: Arc<Endpoint<E>>,
-    /// Those of the endpoint, here so that choosing reads no endpoint but the chosen one.
-    bodies: Arc<AtomicU32>,
+    /// That of the endpoint, here so that choosing reads no endpoint but the chosen one.
+    load: Arc<Load>,
     /// Before this time the pool does not ask its gate, which would not admit.
     not_before: Timestamp,
 }
@@ -102,7 +107,7 @@ struct Member<E> {
 impl<E> Member<E> {
     fn new(endpoint: Endpoint<E>) -> Self {
         Self {
-            bodies: Arc::clone(&endpoint.bodies),
+            load: Arc::clone(&endpoint.load),
             endpoint: Arc::new(endpoint),
             not_before: Timestamp::ZERO,
         }
@@ -114,8 +119,8 @@ pub struct Endpoint<E> {
     pub(crate) id: EndpointId,
     name: Arc<str>,
     key: Arc<str>,
-    /// Responses whose bodies are being read.
-    bodies: Arc<AtomicU32>,
+    load: Arc<Load>,
+    location: LocationHint,
     data: E,
 }
 
@@ -257,13 +262,15 @@ impl<E> Pool<E> {
                 id,
                 name: name.into(),
                 key: key.as_str().into(),
-                bodies: Arc::default(),
+                load: Arc::new(Load::default()),
+                location: LocationHint::default(),
                 data,
             })
         };
-        if state.pool.insert_with(name, record, now, member).is_none() {
+        let Some(id) = state.pool.insert_with(name, record, now, member) else {
             return false;
-        }
+        };
+        publish_clear(&state.pool, id);
         drop(state);
         // After the name was taken, and without the lock: it may wake asks waiting at the gate.
         self.shared.limiter.alias_host(&key, host);
@@ -286,7 +293,8 @@ impl<E> Pool<E> {
             id: known.id,
             name: Arc::clone(&known.name),
             key: Arc::clone(&known.key),
-            bodies: Arc::clone(&known.bodies),
+            load: Arc::clone(&known.load),
+            location: LocationHint::default(),
             data,
         });
         drop(state);
@@ -466,8 +474,17 @@ impl<E> Pool<E> {
     /// Waits for a permit from the first endpoint that is chosen and may send. The key of the ask
     /// is ignored; the endpoints' gates are asked instead.
     pub async fn acquire(&self, ask: Ask<'_>) -> Result<PoolPermit<'_, E>, PoolRefusal> {
-        let selection = Selection::default();
-        self.acquire_noting(ask, selection, &mut None).await
+        // Most asks end here: the permit is made where it is returned, without a future around it.
+        match self.try_choose(&ask, |_| true) {
+            ChooseResult::Send(permit) => Ok(permit),
+            ChooseResult::NoEndpoint => Err(PoolRefusal::NoEndpoint),
+            ChooseResult::Wait(waits) => {
+                let mut delayed = None;
+                let wait = self.wait(ask, Selection::default(), waits, &mut delayed);
+                // Boxed, so that the future is small for those that need not wait.
+                Box::pin(wait).await
+            }
+        }
     }
 
     /// Sends a request to any of the endpoints, with retries; see [`Call`].
@@ -523,6 +540,7 @@ impl<E> Pool<E> {
             return false;
         };
         let has_acted = act(&mut state, id);
+        publish_clear(&state.pool, id);
         self.notify_change(state);
         has_acted
     }
@@ -575,12 +593,14 @@ impl<E> Pool<E> {
         let PoolState {
             pool, protection, ..
         } = &mut *state;
+        count_returned(pool, id);
         let Some(endpoint) = pool.get(id) else {
             return;
         };
         let ladder = endpoint.ladder();
         let (was_out, was_recovering) = (is_out(ladder), ladder.is_recovering(now));
         let step = act(pool, protection, now);
+        publish_clear(pool, id);
         let has_changed = match step {
             LadderStep::Paused { .. }
             | LadderStep::DisabledByErrors { .. }
@@ -691,10 +711,25 @@ fn is_out(ladder: &Ladder) -> bool {
 #[inline]
 fn gate_state<E>(endpoint: &pool::Endpoint<Member<E>>) -> GateState {
     let member = endpoint.data();
-    let bodies = member.bodies.load(Ordering::Relaxed);
     GateState {
         opens_at: member.not_before,
-        in_flight: endpoint.in_flight().saturating_add(bodies),
+        in_flight: Some(member.load.in_flight(endpoint.in_flight())),
+    }
+}
+
+/// Counts the successes that were returned without the lock.
+fn count_returned<E>(pool: &mut pool::Pool<Member<E>>, id: EndpointId) {
+    let load = pool.get(id).map(|endpoint| &endpoint.data().load);
+    if let Some(returned) = load.map(|load| load.take_returned()) {
+        pool.settle_successes(id, returned);
+    }
+}
+
+/// Lets successes be returned without the lock, or no longer.
+fn publish_clear<E>(pool: &pool::Pool<Member<E>>, id: EndpointId) {
+    if let Some(endpoint) = pool.get(id) {
+        let is_clear = endpoint.ladder().is_clear();
+        endpoint.data().load.set_clear(is_clear);
     }
 }
 
@@ -710,6 +745,6 @@ fn view<E>(endpoint: &pool::Endpoint<Member<E>>, now: Timestamp) -> EndpointView
         is_recovering: ladder.is_recovering(now),
         consecutive_errors: ladder.consecutive_errors(),
         last_error: ladder.last_error().map(str::to_owned),
-        in_flight: endpoint.in_flight(),
+        in_flight: endpoint.data().load.attempts(endpoint.in_flight()),
     }
 }

@@ -19,7 +19,7 @@ use policy::time::Timestamp;
 
 use crate::ask::Refusal;
 use crate::settings::HostSettings;
-use crate::sync::{AtomicUsize, Mutex, MutexGuard, lock};
+use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, lock};
 
 mod hash;
 mod members;
@@ -48,6 +48,31 @@ impl GateLocation {
     #[inline]
     fn new(shard: u32, slot: SlotIndex) -> Self {
         Self { shard, slot }
+    }
+
+    #[inline]
+    fn pack(self) -> u64 {
+        u64::from(self.shard) << 32 | u64::from(self.slot)
+    }
+
+    #[inline]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the halves of a packed location"
+    )]
+    fn unpack(packed: u64) -> Self {
+        Self::new((packed >> 32) as u32, packed as u32)
+    }
+}
+
+/// Where the gate of one key was found last, for owners that ask for the same key again and again.
+#[derive(Debug)]
+pub(crate) struct LocationHint(AtomicU64);
+
+impl Default for LocationHint {
+    /// No gate has been found yet: there is no such shard.
+    fn default() -> Self {
+        Self(AtomicU64::new(u64::MAX))
     }
 }
 
@@ -112,6 +137,35 @@ impl Registry {
         let shard = self.lock(number);
         let slot = shard.find(hash, key)?;
         Some((shard, GateLocation::new(number, slot)))
+    }
+
+    /// The gate of `key`, if it exists, which is looked for at `hint` first: that saves to hash the
+    /// key. The gate may have been evicted since and another one be there, so keys are compared.
+    #[inline(always)]
+    pub(crate) fn find_near(
+        &self,
+        key: &str,
+        hint: &LocationHint,
+    ) -> Option<(MutexGuard<'_, Shard>, GateLocation)> {
+        let location = GateLocation::unpack(hint.0.load(Ordering::Relaxed));
+        if let Some(shard) = self.shards.get(location.shard as usize) {
+            let shard = lock(&shard.0);
+            if shard.has(location.slot, key) {
+                return Some((shard, location));
+            }
+        }
+        self.find_and_note(key, hint)
+    }
+
+    #[cold]
+    fn find_and_note(
+        &self,
+        key: &str,
+        hint: &LocationHint,
+    ) -> Option<(MutexGuard<'_, Shard>, GateLocation)> {
+        let found = self.find(key)?;
+        hint.0.store(found.1.pack(), Ordering::Relaxed);
+        Some(found)
     }
 
     /// The gate of `key`, created if it does not exist.

@@ -7,10 +7,16 @@
 //! are called after unlocking.
 
 #[cfg(not(shuttle))]
-pub(crate) use std::sync::{Mutex, MutexGuard, atomic::AtomicUsize};
+pub(crate) use std::sync::{Mutex, MutexGuard};
+
+#[cfg(not(shuttle))]
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 
 #[cfg(shuttle)]
-pub(crate) use shuttle::sync::{Mutex, MutexGuard, atomic::AtomicUsize};
+pub(crate) use shuttle::sync::{Mutex, MutexGuard};
+
+#[cfg(shuttle)]
+pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 
 use std::sync::PoisonError;
 

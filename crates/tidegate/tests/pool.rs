@@ -780,3 +780,80 @@ fn streaming_response_counts_as_load_of_its_endpoint() {
     assert_eq!(pool.view()[0].in_flight, 0);
     assert_eq!(send(&clock, &pool, &status(200)), "a");
 }
+
+#[test]
+fn attempts_in_flight_are_exact_after_many_successes() {
+    let (clock, pool) = pool(FAST, &["a", "b"]);
+    let held = drive(&clock, pool.acquire(any())).expect("a permit");
+    assert_eq!(held.endpoint().name(), "a");
+    // More than are counted at once without the lock.
+    for _ in 0..3000 {
+        clock.advance(Duration::from_millis(1));
+        assert_eq!(send(&clock, &pool, &status(200)), "b");
+    }
+    let in_flight = |pool: &Pool<()>| [0, 1].map(|index: usize| pool.view()[index].in_flight);
+    assert_eq!(in_flight(&pool), [1, 0]);
+    held.settle(&status(200));
+    assert_eq!(in_flight(&pool), [0, 0]);
+}
+
+#[test]
+fn success_clears_an_error_that_does_not_pause() {
+    let (clock, pool) = pool(FAST, &["a"]);
+    let last_error = |pool: &Pool<()>| pool.view()[0].last_error.clone();
+    let mut protection = LadderOptions::default();
+    protection.set("enabled", "true").unwrap();
+    pool.set_protection(protection.build().unwrap());
+    send(&clock, &pool, &status(200));
+    send(&clock, &pool, &status(404));
+    assert_eq!(last_error(&pool).as_deref(), Some("HTTP 404"));
+    send(&clock, &pool, &status(200));
+    assert_eq!(last_error(&pool), None);
+}
+
+#[test]
+fn pool_finds_its_gates_after_they_were_evicted_and_others_took_their_place() {
+    let settings: Vec<_> = [("idle_after", "10s"), ("shards", "1")]
+        .into_iter()
+        .chain(FAST.iter().copied())
+        .collect();
+    let (clock, pool) = pool(&settings, &["a", "b"]);
+    for _ in 0..4 {
+        send(&clock, &pool, &status(200));
+    }
+    clock.advance(Duration::from_secs(60));
+    let limiter = pool.limiter();
+    assert!(limiter.gate("llm/a").is_none(), "it was idle");
+    for key in ["x", "y"] {
+        let permit = limiter.try_acquire(key).expect("a new gate admits");
+        permit.settle(&status(200));
+    }
+    for _ in 0..4 {
+        send(&clock, &pool, &status(200));
+    }
+    for (key, succeeded) in [("llm/a", 2), ("llm/b", 2), ("x", 1), ("y", 1)] {
+        let gate = limiter.gate(key).expect("it was used").gate;
+        assert_eq!(gate.succeeded, succeeded, "{key}");
+    }
+}
+
+#[test]
+fn panicking_listener_leaves_no_attempt_in_flight() {
+    let clock = ManualClock::new();
+    let panics = |_: Timestamp, event: &Event<'_>| {
+        if matches!(event, Event::Settled { .. }) {
+            std::panic::resume_unwind(Box::new("meant"));
+        }
+    };
+    let limiter = Limiter::builder()
+        .gate(gate(FAST))
+        .clock(clock.clock())
+        .on_event(panics)
+        .build();
+    let pool = Pool::new("llm", &limiter);
+    assert!(pool.add("a", "llm.example.com", ()));
+    let permit = drive(&clock, pool.acquire(any())).expect("a permit");
+    let settle = std::panic::AssertUnwindSafe(|| permit.settle(&status(200)));
+    assert!(std::panic::catch_unwind(settle).is_err());
+    assert_eq!(pool.view()[0].in_flight, 0);
+}

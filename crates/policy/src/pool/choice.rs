@@ -11,16 +11,18 @@ use crate::time::Timestamp;
 pub struct GateState {
     /// When it would admit a request: at or before now means at once, [`Timestamp::MAX`] unknown.
     pub opens_at: Timestamp,
-    /// Attempts in flight, including responses whose body is still being read.
-    pub in_flight: u32,
+    /// Attempts in flight, including responses whose body is still being read; `None` if only the
+    /// pool counts them.
+    pub in_flight: Option<u32>,
 }
 
 impl From<Timestamp> for GateState {
     /// A gate with unknown load.
+    #[inline]
     fn from(opens_at: Timestamp) -> Self {
         Self {
             opens_at,
-            in_flight: 0,
+            in_flight: None,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::ladder::{Disabled, LadderOptions};
+use crate::rate::Strategy;
 
 /// A pool with a clock, whose gates admit everything.
 struct TestPool {
@@ -388,7 +389,7 @@ fn least_loaded_counts_attempts_in_flight_at_the_gate() {
     let now = Timestamp::ZERO;
     let choice = pool.choose(&settings, now, |endpoint| GateState {
         opens_at: now,
-        in_flight: if endpoint.id() == a { 3 } else { 2 },
+        in_flight: Some(if endpoint.id() == a { 3 } else { 2 }),
     });
     assert!(matches!(choice, Choice::Send(lease) if lease.endpoint() == b));
 }
@@ -402,4 +403,46 @@ fn reordering_preserves_the_state_of_endpoints() {
     let order: Vec<EndpointId> = pool.endpoints().iter().map(Endpoint::id).collect();
     assert_eq!(order, [c, a, b]);
     assert!(!pool.get(a).unwrap().ladder().is_enabled());
+}
+
+#[test]
+fn successes_may_be_returned_later_and_together() {
+    let mut test = TestPool::new(Balance::LeastLoaded, &["a", "b"]);
+    let sent = [(); 4].map(|()| test.send().endpoint());
+    let [a, b, ..] = sent;
+    assert_eq!(sent, [a, b, a, b]);
+    test.pool.settle_successes(a, 2);
+    assert_eq!(test.pool.get(a).unwrap().in_flight(), 0);
+    assert_eq!([(); 2].map(|()| test.send().endpoint()), [a, a]);
+    // They count as successes: a refusal without a hint is then the gate's own probing.
+    test.pool.settle_successes(b, 20);
+    for (id, step) in [(a, "Paused"), (b, "Probed")] {
+        let result = EndpointResult::status(429).with_strategy(Strategy::Adaptive);
+        let lease = Lease {
+            endpoint: id,
+            epoch: 0,
+        };
+        let settled = test.pool.settle(&test.settings, lease, &result, test.now);
+        assert!(format!("{settled:?}").starts_with(step), "{settled:?}");
+    }
+    test.pool.remove(b);
+    test.pool.settle_successes(b, 1);
+}
+
+#[test]
+fn ladder_is_clear_without_errors_pauses_and_reasons() {
+    let mut test = TestPool::new(Balance::First, &["a", "b"]);
+    let is_clear = |test: &TestPool| test.pool.endpoints()[0].ladder().is_clear();
+    assert!(is_clear(&test));
+    for status in [404, 429] {
+        let lease = test.send();
+        test.end(lease, status);
+        assert!(!is_clear(&test), "{status}");
+        let a = test.pool.endpoints()[0].id();
+        test.pool.enable(a);
+        assert!(is_clear(&test), "enabled after {status}");
+    }
+    let a = test.pool.endpoints()[0].id();
+    test.pool.disable(a, test.now);
+    assert!(!is_clear(&test), "disabled");
 }

@@ -587,7 +587,7 @@ impl<'a, E> AnyPermit<'a, E> {
     /// answered first.
     pub(super) fn overtaken(self, elapsed: Duration) {
         match self {
-            Self::Gate(permit) => permit.overtaken(elapsed),
+            Self::Gate(mut permit) => permit.overtaken(elapsed),
             Self::Pool(permit) => permit.overtaken(elapsed),
         }
     }

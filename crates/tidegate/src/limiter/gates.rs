@@ -17,7 +17,7 @@ use super::Limiter;
 use crate::ask::{Ask, Refusal};
 use crate::event::Event;
 use crate::permit::Permit;
-use crate::registry::{GateLocation, Shard, SlotIndex};
+use crate::registry::{GateLocation, LocationHint, Shard, SlotIndex};
 use crate::settings::HostSettings;
 use crate::sync::{MutexGuard, lock};
 use crate::waking::wake_all;
@@ -397,15 +397,16 @@ impl Limiter {
 
     /// A permit of the gate of `key`, if available now; otherwise when the gate would admit the ask,
     /// [`Timestamp::MAX`] if that is unknown. A gate that does not admit it counts no refusal.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn acquire_or_until(
         &self,
         key: &str,
+        hint: &LocationHint,
         ask: &Ask<'_>,
         now: Timestamp,
     ) -> Result<Permit<'_>, Timestamp> {
         if !self.wants_every_event()
-            && let Some((mut shard, location)) = self.inner.registry.find(key)
+            && let Some((mut shard, location)) = self.inner.registry.find_near(key, hint)
             && let Some(permit) = shard.acquire_at_once(location.slot, ask.cost, now)
         {
             drop(shard);

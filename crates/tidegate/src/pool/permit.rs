@@ -9,9 +9,9 @@ use policy::pool::Lease;
 use policy::rate::Strategy;
 use policy::time::Timestamp;
 
-use super::{Endpoint, Pool};
+use super::{BodyGuard, Endpoint, Pool};
 use crate::call::Attempt;
-use crate::permit::{InFlight, LoadGuard, Permit};
+use crate::permit::{InFlight, Permit};
 
 /// The right to make one attempt at an endpoint of a pool: a permit of its gate and a lease of the
 /// endpoint. Both are returned together.
@@ -21,12 +21,15 @@ use crate::permit::{InFlight, LoadGuard, Permit};
 pub struct PoolPermit<'a, E> {
     pool: &'a Pool<E>,
     endpoint: Arc<Endpoint<E>>,
-    /// `None` only while they are being returned.
-    permit_and_lease: Option<(Permit<'a>, Lease)>,
+    /// Returned in place: moving it costs more than much of the work with it.
+    permit: Permit<'a>,
+    /// `None` once both are returned.
+    lease: Option<Lease>,
     is_credential_rejected: bool,
 }
 
 impl<'a, E> PoolPermit<'a, E> {
+    #[inline(always)]
     pub(super) fn new(
         pool: &'a Pool<E>,
         endpoint: Arc<Endpoint<E>>,
@@ -36,23 +39,19 @@ impl<'a, E> PoolPermit<'a, E> {
         Self {
             pool,
             endpoint,
-            permit_and_lease: Some((permit, lease)),
+            permit,
+            lease: Some(lease),
             is_credential_rejected: false,
         }
     }
 
     pub(crate) fn permit(&self) -> &Permit<'a> {
-        let (permit, _) = self
-            .permit_and_lease
-            .as_ref()
-            .expect("it has not been returned");
-        permit
+        &self.permit
     }
 
     /// The epoch of the endpoint's ladder in which it was issued.
     pub(crate) fn epoch(&self) -> u32 {
-        let lease = self.permit_and_lease.as_ref();
-        lease.map_or(0, |(_, lease)| lease.epoch())
+        self.lease.as_ref().map_or(0, Lease::epoch)
     }
 
     /// The response rejects the credential of the endpoint, and a refresh did not help or is not
@@ -83,6 +82,7 @@ impl<'a, E> PoolPermit<'a, E> {
     }
 
     /// Reports the outcome, classified by its status and hint.
+    #[inline]
     pub fn settle(self, outcome: &Outcome) -> Option<Verdict> {
         self.settle_as(outcome, outcome.classify().verdict, "")
     }
@@ -90,18 +90,16 @@ impl<'a, E> PoolPermit<'a, E> {
     /// Reports the outcome with the caller's verdict. `text` is the start of an error message; the
     /// endpoint's protection matches it, and it is shown as the last error. Returns the verdict as of
     /// [`Permit::settle_as`].
+    #[inline]
     pub fn settle_as(
         mut self,
         outcome: &Outcome,
         verdict: Option<Verdict>,
         text: &str,
     ) -> Option<Verdict> {
-        let (permit, lease) = self.permit_and_lease.take()?;
-        let strategy = self.strategy(&permit, verdict);
-        let decisive = permit.settle_as(outcome, verdict);
-        let rejected = self.is_credential_rejected;
-        self.pool
-            .settle(lease, outcome, verdict, strategy, text, rejected);
+        let strategy = self.strategy(verdict);
+        let decisive = self.permit.settle_in_place(outcome, verdict);
+        self.settle_lease(outcome, verdict, strategy, text);
         decisive
     }
 
@@ -113,48 +111,67 @@ impl<'a, E> PoolPermit<'a, E> {
         verdict: Option<Verdict>,
         text: &str,
     ) -> InFlight {
-        let (permit, lease) = self
-            .permit_and_lease
-            .take()
-            .expect("it has not been returned");
-        let load = LoadGuard::new(&self.endpoint.bodies);
-        let strategy = self.strategy(&permit, verdict);
-        let in_flight = permit.settle_head(outcome, verdict).with_load(load);
-        let rejected = self.is_credential_rejected;
-        self.pool
-            .settle(lease, outcome, verdict, strategy, text, rejected);
+        let load = BodyGuard::new(&self.endpoint.load);
+        let strategy = self.strategy(verdict);
+        let in_flight = self.permit.settle_head_in_place(outcome, verdict);
+        let in_flight = in_flight.with_load(load);
+        self.settle_lease(outcome, verdict, strategy, text);
         in_flight
     }
 
+    #[inline]
+    fn settle_lease(
+        &mut self,
+        outcome: &Outcome,
+        verdict: Option<Verdict>,
+        strategy: Option<Strategy>,
+        text: &str,
+    ) {
+        let Some(lease) = self.lease.take() else {
+            return;
+        };
+        let is_rejected = self.is_credential_rejected;
+        if is_rejected || !self.endpoint.load.count_success(verdict) {
+            self.pool
+                .settle(lease, outcome, verdict, strategy, text, is_rejected);
+        }
+    }
+
     /// Only a throttled response depends on whether the gate is probing for its limit.
-    fn strategy(&self, permit: &Permit<'_>, verdict: Option<Verdict>) -> Option<Strategy> {
+    #[inline]
+    fn strategy(&self, verdict: Option<Verdict>) -> Option<Strategy> {
         let is_throttled = verdict == Some(Verdict::Throttled);
-        is_throttled.then(|| self.pool.shared.limiter.strategy_at(permit.location()))
+        let limiter = &self.pool.shared.limiter;
+        is_throttled.then(|| limiter.strategy_at(self.permit.location()))
     }
 
     /// Returns the permit of an attempt that was dropped after `elapsed`, because another one of the
     /// same request was answered first.
     pub(crate) fn overtaken(mut self, elapsed: Duration) {
-        if let Some((permit, lease)) = self.permit_and_lease.take() {
-            permit.overtaken(elapsed);
-            self.pool.abandon(lease);
-        }
+        self.permit.overtaken(elapsed);
+        self.abandon_lease();
     }
 
     /// Returns the permit unused.
     pub fn give_back(mut self) {
-        if let Some((permit, lease)) = self.permit_and_lease.take() {
-            permit.give_back();
+        self.permit.give_back_in_place();
+        self.abandon_lease();
+    }
+
+    fn abandon_lease(&mut self) {
+        if let Some(lease) = self.lease.take() {
             self.pool.abandon(lease);
         }
     }
 }
 
 impl<E> Drop for PoolPermit<'_, E> {
+    #[inline]
     fn drop(&mut self) {
-        if let Some((permit, lease)) = self.permit_and_lease.take() {
-            drop(permit);
-            self.pool.abandon(lease);
+        if self.lease.is_some() {
+            // First the gate, as when it is settled.
+            self.permit.abandon_in_place();
+            self.abandon_lease();
         }
     }
 }

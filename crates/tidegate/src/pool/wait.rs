@@ -9,7 +9,7 @@ use std::time::Duration;
 use policy::pool::{Choice, EndpointId, Lease, Unusable};
 use policy::time::Timestamp;
 
-use super::{Endpoint, Pool, PoolPermit, PoolRefusal, PoolState, gate_state};
+use super::{Endpoint, Pool, PoolPermit, PoolRefusal, PoolState, count_returned, gate_state};
 use crate::ask::{Ask, Refusal};
 use crate::limiter::{Limiter, Wait};
 use crate::permit::Permit;
@@ -18,7 +18,7 @@ use crate::sync::lock;
 use crate::waiters::Waiter;
 
 /// What an ask has to wait for.
-struct WaitConditions<E> {
+pub(super) struct WaitConditions<E> {
     /// Endpoints that only lack their gate's permit.
     usable: Vec<Arc<Endpoint<E>>>,
     /// The end of the earliest pause.
@@ -122,7 +122,7 @@ impl<E> Pool<E> {
         }
     }
 
-    async fn wait<'a>(
+    pub(super) async fn wait<'a>(
         &'a self,
         ask: Ask<'_>,
         selection: Selection<'_>,
@@ -210,7 +210,8 @@ impl<E> Pool<E> {
     }
 
     /// Chooses an endpoint that is allowed and may send now, or returns what to wait for.
-    fn try_choose(
+    #[inline(always)]
+    pub(super) fn try_choose(
         &self,
         ask: &Ask<'_>,
         allows: impl Fn(EndpointId) -> bool,
@@ -234,17 +235,15 @@ impl<E> Pool<E> {
                 }
                 Choice::Send(lease) => lease,
             };
-            let chosen = state
-                .pool
-                .get(lease.endpoint())
-                .expect("it was just chosen");
+            let chosen = pool.get(lease.endpoint()).expect("it was just chosen");
             let endpoint = Arc::clone(&chosen.data().endpoint);
+            if endpoint.load.has_many_returned() {
+                count_returned(pool, endpoint.id);
+            }
             drop(state);
-            match self
-                .shared
-                .limiter
-                .acquire_or_until(&endpoint.key, ask, now)
-            {
+            let (key, location) = (&endpoint.key, &endpoint.location);
+            let limiter = &self.shared.limiter;
+            match limiter.acquire_or_until(key, location, ask, now) {
                 Ok(permit) => {
                     return ChooseResult::Send(PoolPermit::new(self, endpoint, permit, lease));
                 }
@@ -413,7 +412,7 @@ impl<'a, E> Lines<'a, E> {
 type AdmittedAt<'a, E> = (Arc<Endpoint<E>>, Permit<'a>);
 
 /// The result of choosing an endpoint.
-enum ChooseResult<'a, E> {
+pub(super) enum ChooseResult<'a, E> {
     Send(PoolPermit<'a, E>),
     Wait(WaitConditions<E>),
     NoEndpoint,

@@ -108,10 +108,14 @@ impl Shard {
 
     #[inline(always)]
     pub(super) fn find(&self, hash: u64, key: &str) -> Option<SlotIndex> {
-        self.table.find(hash, |index| {
-            let slot = self.slab.get(index);
-            slot.is_some_and(|slot| self.text.is(slot.key, key))
-        })
+        self.table.find(hash, |index| self.has(index, key))
+    }
+
+    /// Whether the gate at `index` is that of `key`.
+    #[inline(always)]
+    pub(super) fn has(&self, index: SlotIndex, key: &str) -> bool {
+        let slot = self.slab.get(index);
+        slot.is_some_and(|slot| self.text.is(slot.key, key))
     }
 
     /// Inserts a gate. `None` if there is no room for its key.
