@@ -192,6 +192,8 @@ async fn unwritten_post_is_sent_again_and_fails_with_the_error_of_the_client() {
         .await
         .unwrap_err();
     assert_eq!(sent(error.trail().unwrap()), 2);
+    let message = "the request failed after 2 attempts (exhausted)";
+    assert_eq!(error.to_string(), message);
     let SendError::Failed { error, .. } = error else {
         panic!("{error:?}");
     };

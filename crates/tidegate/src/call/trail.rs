@@ -43,6 +43,23 @@ impl Trail {
         Duration::from_nanos(self.waited)
     }
 
+    /// How the call ended, for messages: ` after 5 attempts (exhausted)`. Empty if it did not end.
+    #[cfg(any(feature = "reqwest", feature = "tower"))]
+    pub(crate) fn ending(&self) -> String {
+        let Some(CallDecision::Over { reason }) = self.steps.last().map(|step| &step.decision)
+        else {
+            return String::new();
+        };
+        let is_attempt = |step: &&TrailStep| matches!(step.decision, CallDecision::Settled { .. });
+        match self.steps.iter().filter(is_attempt).count() {
+            // Attempts may be among the steps that were left out.
+            _ if self.left_out > 0 => format!(" ({reason})"),
+            0 => format!(" ({reason}: never sent)"),
+            1 => format!(" after 1 attempt ({reason})"),
+            attempts => format!(" after {attempts} attempts ({reason})"),
+        }
+    }
+
     pub(super) fn push(&mut self, at: Timestamp, decision: CallDecision) {
         let in_line = match (&decision, self.steps.last()) {
             (CallDecision::Refused { .. }, Some(last)) if last.is_waiting() => at.since(last.at),

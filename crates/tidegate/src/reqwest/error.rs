@@ -34,7 +34,7 @@ pub enum SendError {
     #[error("the request was not sent")]
     Key(#[source] KeyError),
     /// The last attempt failed without a response.
-    #[error("the request failed")]
+    #[error("the request failed{}", trail.ending())]
     Failed {
         /// The client's error for the last attempt.
         #[source]

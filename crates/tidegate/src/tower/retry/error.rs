@@ -20,7 +20,7 @@ pub enum RetryError {
     #[error("the request was not sent")]
     Key(#[source] KeyError),
     /// The last attempt failed without a response, or the service could not become ready.
-    #[error("the request failed")]
+    #[error("the request failed{}", trail.ending())]
     Failed {
         /// The service's error for the last attempt.
         #[source]
