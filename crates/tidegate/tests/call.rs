@@ -16,7 +16,7 @@ use policy::budget::BudgetOptions;
 use policy::hint::Hint;
 use policy::item::{ItemKind, TerminalReason};
 use policy::jitter::RetryAfterJitter;
-use policy::outcome::{Failure, Outcome, Phase, Verdict};
+use policy::outcome::{Failure, Outcome, Phase, UpstreamResponse, Verdict};
 use policy::preset::Preset;
 use policy::time::Timestamp;
 use tidegate::call::{CallDecision, TrailStep};
@@ -858,6 +858,16 @@ fn attempt_timeout_counts_as_a_timeout_and_opens_the_breaker() {
     let error = drive(&clock, run).unwrap_err();
     assert_eq!((error.reason, error.sent), (TerminalReason::BreakerOpen, 3));
     assert_eq!(error.last, None, "no attempt returned a value");
+    let steps = error.trail.steps().iter().map(|step| &step.decision);
+    let failures = steps.filter_map(|decision| match decision {
+        CallDecision::Settled { response, .. } => Some(*response),
+        _ => None,
+    });
+    let timeout = UpstreamResponse::Failed {
+        failure: Failure::Timeout,
+        phase: Phase::Waiting,
+    };
+    assert_eq!(failures.collect::<Vec<_>>(), [timeout; 3]);
     let gate = limiter.gate(KEY).unwrap().gate;
     assert_eq!((gate.consecutive_failures, gate.in_flight), (3, 0));
 }
