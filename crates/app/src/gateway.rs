@@ -27,6 +27,7 @@ mod listen;
 mod marked_body;
 mod observed;
 mod operation;
+mod relay;
 mod request;
 mod response;
 mod routes;

@@ -157,11 +157,6 @@ impl Serving {
         .await
     }
 
-    /// Its connection.
-    pub(super) fn connection(&self) -> &Arc<ConnectionState> {
-        &self.0
-    }
-
     /// The connection becomes a tunnel: its bytes are passed on as they are, and it is served until the
     /// returned mark is dropped.
     pub(super) fn begin_tunnel(&self) -> Self {

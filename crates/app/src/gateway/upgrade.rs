@@ -1,30 +1,22 @@
 //! Passes on requests that ask for another protocol, such as WebSocket, and then what both sides say.
 //!
 //! Such a request waits at the gate and is judged like all others. If the endpoint answers 101, both
-//! connections are for the other protocol from then on: bytes pass both ways, unread, until both sides
-//! have closed, one breaks off, or neither has sent any for `idle_timeout`. The request has one permit and is
-//! in flight up to that end. Any other answer is a response like all.
+//! connections are for the other protocol from then on, and [relayed](relay). The request has one permit
+//! and is in flight up to their end. Any other answer is a response like all.
 //!
 //! Only HTTP/1.1 can be left this way. `Upgrade: h2c` is not passed on: it is about how the client
 //! speaks to us, and a client may use HTTP/2 without asking.
-
-use std::io;
-use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
-use std::time::Duration;
 
 use http::header::{CONNECTION, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional_with_sizes};
 
 use super::body::ServedBody;
 use super::connection::Serving;
 use super::handle::{ArrivingBody, call};
 use super::headers::words;
+use super::relay;
 use super::request::ParsedRequest;
 use super::response::Responder;
 use super::worker::Worker;
@@ -107,96 +99,12 @@ fn connect(
 ) -> Response<ServedBody> {
     let (mut head, body) = response.into_parts();
     if let ServedBody::Passed(body, in_flight) = body
-        && let Some((mut upstream, idle)) = body.into_tunnel()
+        && let Some((upstream, idle)) = body.into_tunnel()
     {
         add_headers(&mut head.headers, upstream.protocol().clone());
-        let open = worker.count_connection();
-        let connection = serving.connection().clone();
-        tokio::spawn(async move {
-            // Both end with the tunnel.
-            let (_open, _in_flight) = (open, in_flight);
-            let Ok(client) = client.await else {
-                return;
-            };
-            // The response is over, and the connection is still in use.
-            let _serving = connection.serve();
-            relay(TokioIo::new(client), &mut *upstream, idle).await;
-        });
+        relay::spawn(worker, serving, client, upstream, in_flight, idle);
     }
     Response::from_parts(head, ServedBody::Made(None))
-}
-
-/// As much as is in memory for each direction.
-const BUFFER: usize = 8 << 10;
-
-/// Passes bytes both ways until both sides are done, one breaks off, or neither has sent any for
-/// `idle`, and at most twice as long.
-async fn relay<A, B>(client: A, upstream: B, idle: Duration)
-where
-    A: AsyncRead + AsyncWrite + Unpin,
-    B: AsyncRead + AsyncWrite + Unpin,
-{
-    let reads = AtomicU64::new(0);
-    let mut client = Watched {
-        inner: client,
-        reads: &reads,
-    };
-    let mut upstream = Watched {
-        inner: upstream,
-        reads: &reads,
-    };
-    let silence = async {
-        loop {
-            let before = reads.load(Ordering::Relaxed);
-            tokio::time::sleep(idle).await;
-            if reads.load(Ordering::Relaxed) == before {
-                return;
-            }
-        }
-    };
-    tokio::select! {
-        // How it ends concerns both sides only.
-        _ = copy_bidirectional_with_sizes(&mut client, &mut upstream, BUFFER, BUFFER) => {}
-        () = silence => {}
-    }
-}
-
-/// Counts reads.
-struct Watched<'a, T> {
-    inner: T,
-    reads: &'a AtomicU64,
-}
-
-impl<T: AsyncRead + Unpin> AsyncRead for Watched<'_, T> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let read = Pin::new(&mut self.inner).poll_read(context, buffer);
-        if read.is_ready() {
-            self.reads.fetch_add(1, Ordering::Relaxed);
-        }
-        read
-    }
-}
-
-impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<'_, T> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_shutdown(context)
-    }
 }
 
 #[cfg(test)]
@@ -237,32 +145,5 @@ mod tests {
             let headers = [connection, ("upgrade", "websocket")];
             assert_eq!(requested(version, &headers), None);
         }
-    }
-
-    #[test]
-    fn a_silent_tunnel_ends_and_one_in_use_does_not() {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build();
-        runtime.unwrap().block_on(async {
-            use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
-            let idle = Duration::from_secs(60);
-            let ((mut near, client), (upstream, mut far)) = (duplex(64), duplex(64));
-            let relaying = tokio::spawn(relay(client, upstream, idle));
-            // For ten times as long as a silence may be, in one direction only.
-            for _ in 0..12 {
-                tokio::time::sleep(Duration::from_secs(50)).await;
-                far.write_all(b"ping").await.unwrap();
-                let mut read = [0; 4];
-                near.read_exact(&mut read).await.unwrap();
-                assert_eq!(&read, b"ping");
-            }
-            let since = tokio::time::Instant::now();
-            relaying.await.unwrap();
-            let waited = since.elapsed();
-            assert!(waited >= idle && waited <= 2 * idle, "{waited:?}");
-            assert_eq!(near.read(&mut [0]).await.unwrap(), 0);
-        });
     }
 }

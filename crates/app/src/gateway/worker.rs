@@ -54,7 +54,7 @@ impl Worker {
         &self.shared.state
     }
 
-    /// Counts a connection of a client until it is dropped.
+    /// Counts the connection of a client that goes on without hyper, until it is dropped.
     pub(super) fn count_connection(&self) -> OpenConnection {
         self.open.fetch_add(1, Ordering::Relaxed);
         OpenConnection(Arc::clone(&self.open))
@@ -62,12 +62,6 @@ impl Worker {
 
     pub(super) fn new_request_id(&self) -> RequestId {
         self.shared.trails().new_id(self.number)
-    }
-
-    /// Counts a connection of a client that goes on without hyper.
-    pub(super) fn hold_connection(&self) -> OpenConnection {
-        self.open.fetch_add(1, Ordering::Relaxed);
-        OpenConnection(Arc::clone(&self.open))
     }
 
     /// Serves connections until the listener stops and all of them are closed.
