@@ -16,7 +16,7 @@ use crate::wire::Reply;
 type Stream = StreamOwned<ClientConnection, TcpStream>;
 
 /// A client that trusts `authority`, speaks these protocols and shows the certificate in these files.
-fn client_config(
+pub(crate) fn client_config(
     authority: &Authority,
     protocols: &[&str],
     identity: Option<(&Path, &Path)>,
@@ -54,16 +54,21 @@ fn get(stream: &mut Stream, path: &str) -> std::io::Result<Reply> {
     Reply::read(&mut BufReader::new(stream), false)
 }
 
-fn settings(authority: &Authority, url: &str, more: &str) -> String {
+/// The setting of a listener with the certificate `server`.
+pub(crate) fn listener(authority: &Authority, more: &str) -> String {
     format!(
-        "tls = {{ cert = \"{}\", key = \"{}\"{more} }}\n{OPEN}{}",
+        "tls = {{ cert = \"{}\", key = \"{}\"{more} }}\n",
         authority.file("server.pem"),
         authority.file("server.key"),
-        pool(&[("a", url)])
     )
 }
 
-fn authority() -> Authority {
+fn settings(authority: &Authority, url: &str, more: &str) -> String {
+    let listener = listener(authority, more);
+    format!("{listener}{OPEN}{}", pool(&[("a", url)]))
+}
+
+pub(crate) fn authority() -> Authority {
     let authority = Authority::new();
     authority.sign("server", &["localhost"]);
     authority

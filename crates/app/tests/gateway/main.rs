@@ -39,5 +39,6 @@ mod tunnels;
 mod upgrades;
 mod upstream_proxy;
 mod waiting;
+mod websocket;
 #[path = "../wire/mod.rs"]
 mod wire;

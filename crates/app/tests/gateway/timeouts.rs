@@ -1,8 +1,12 @@
 //! Timeouts of a pool in place of those of `[http]`.
 
-use std::time::Duration;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
 
-use crate::support::{Fixture, OPEN, Raw, pause};
+use socket2::{Domain, Socket, Type};
+
+use crate::support::{Fixture, OPEN, Raw, free, mock, pause, pool};
 
 /// Two pools at one upstream; `slow` has its own timeouts.
 fn two_pools(url: &str, own: &str) -> Fixture {
@@ -75,4 +79,62 @@ fn a_pool_has_its_own_connect_timeout() {
     let connect = |pool| configuration.exchange_of(pool).timeouts().connect;
     assert_eq!(connect("own"), Duration::from_millis(70));
     assert_eq!(connect("usual"), Duration::from_secs(5));
+}
+
+/// A port that accepts no further connection: as many as it keeps are waiting to be accepted.
+fn full_port() -> (SocketAddr, Socket, Vec<TcpStream>) {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.bind(&free().into()).unwrap();
+    socket.listen(0).unwrap();
+    let address = socket.local_addr().unwrap().as_socket().unwrap();
+    let mut waiting = Vec::new();
+    loop {
+        match TcpStream::connect_timeout(&address, Duration::from_millis(200)) {
+            Ok(stream) => waiting.push(stream),
+            Err(error) if error.kind() == ErrorKind::TimedOut => break,
+            Err(error) => panic!("{error}"),
+        }
+        assert!(waiting.len() < 100, "it accepts any number");
+    }
+    (address, socket, waiting)
+}
+
+#[test]
+fn a_connect_timeout_that_runs_out_is_said_and_sent_again() {
+    let (address, _listening, _waiting) = full_port();
+    let own = "connect_timeout = \"100ms\"\n[http]\nconnect_timeout = \"250ms\"\n";
+    let gateway = two_pools(&format!("http://{address}"), own);
+    for (path, timeout) in [("/own/x", 100), ("/usual/x", 250)] {
+        let began = Instant::now();
+        // Nothing was written, so a POST is sent again, too.
+        let reply = gateway.connect().post(path, &[], "x");
+        let elapsed = began.elapsed();
+        reply.is_own(502, "unreachable");
+        let text = reply.text();
+        assert!(
+            text.contains("no connection was established in time"),
+            "{text}"
+        );
+        assert_eq!(reply.attempts(), 4);
+        assert!(elapsed >= 4 * Duration::from_millis(timeout), "{elapsed:?}");
+    }
+    let metrics = gateway.state.core().metrics().render();
+    for key in ["own/a", "usual/a"] {
+        let counted = format!("tidegate_attempts_total{{key=\"{key}\",verdict=\"unreachable\"}} 4");
+        assert!(metrics.contains(&counted), "{metrics}");
+    }
+}
+
+#[test]
+fn a_connect_timeout_opens_the_breaker_and_moves_to_another_endpoint() {
+    let (address, _listening, _waiting) = full_port();
+    let mock = mock();
+    let settings = "connect_timeout = \"100ms\"\nbalance = \"first\"\n";
+    let pool = pool(&[("full", &format!("http://{address}")), ("b", &mock.url())]);
+    let gateway = Fixture::new(&format!("{OPEN}{pool}{settings}"));
+    for _ in 0..6 {
+        assert_eq!(gateway.connect().post("/api/echo", &[], "x").status, 200);
+    }
+    let logged = gateway.logged();
+    assert!(logged.contains("\"breaker_opened\""), "{logged}");
 }

@@ -33,28 +33,31 @@ async fn say(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, clien
     _ = builder.serve_connection(stream, service).await;
 }
 
-/// A server of plain HTTP, or of TLS with the certificate that `authority` signed as `server`. Accepts
+/// TLS with the certificate that `authority` signed as `server`, for both versions of HTTP. Accepts
 /// clients with a certificate of that authority, and others.
+pub(crate) fn acceptor(authority: &Authority) -> TlsAcceptor {
+    let mut roots = RootCertStore::empty();
+    let root = CertificateDer::from_pem_file(authority.path("ca.pem")).unwrap();
+    roots.add(root).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
+    let verifier = verifier.allow_unauthenticated().build().unwrap();
+    let chain = vec![CertificateDer::from_pem_file(authority.path("server.pem")).unwrap()];
+    let key = PrivateKeyDer::from_pem_file(authority.path("server.key")).unwrap();
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(chain, key)
+        .unwrap();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    TlsAcceptor::from(Arc::new(config))
+}
+
+/// A server of plain HTTP, or of [TLS](acceptor).
 fn serve(authority: Option<&Authority>) -> SocketAddr {
-    let acceptor = authority.map(|authority| {
-        let mut roots = RootCertStore::empty();
-        let root = CertificateDer::from_pem_file(authority.path("ca.pem")).unwrap();
-        roots.add(root).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let verifier =
-            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
-        let verifier = verifier.allow_unauthenticated().build().unwrap();
-        let chain = vec![CertificateDer::from_pem_file(authority.path("server.pem")).unwrap()];
-        let key = PrivateKeyDer::from_pem_file(authority.path("server.key")).unwrap();
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_client_cert_verifier(verifier)
-            .with_single_cert(chain, key)
-            .unwrap();
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        TlsAcceptor::from(Arc::new(config))
-    });
+    let acceptor = authority.map(acceptor);
     let (sender, address) = mpsc::channel();
     thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread();
