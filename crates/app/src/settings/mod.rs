@@ -54,7 +54,9 @@ pub use self::operation::{
     WEBHOOK_OPERATION, Webhook,
 };
 pub use self::pool::{EndpointSettings, PoolSettings};
-pub(crate) use self::pool::{endpoint_header, endpoint_name, is_secret as is_secret_header};
+pub(crate) use self::pool::{
+    endpoint_header, endpoint_name, header_fields, is_secret as is_secret_header,
+};
 pub use self::reference::reference;
 pub use self::schema::schema;
 pub(crate) use self::secret::follow;
@@ -112,6 +114,8 @@ pub struct Settings {
     pub jobs: Jobs,
     /// Where traces are sent.
     pub telemetry: Telemetry,
+    /// Headers of what is sent there.
+    pub telemetry_headers: Vec<(String, Secret)>,
     /// References to secrets that the settings themselves name: `env:NAME`, `file:PATH`.
     pub references: BTreeSet<String>,
 }
@@ -344,6 +348,7 @@ impl Settings {
             fetch: values(root, "fetch", FetchOptions::over),
             jobs: values(root, "jobs", JobsOptions::over),
             telemetry: values(root, "telemetry", TelemetryOptions::over),
+            telemetry_headers: pool::read_headers(&root.table("telemetry").table("headers")),
             server,
             backoffs,
             credentials,

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use config::Reader;
 use config::document::Value;
+use http::{HeaderName, HeaderValue};
 use policy::classify::Rule;
 use policy::jitter::RetryAfterJitter;
 use policy::ladder::{LadderOptions, LadderSettings};
@@ -161,7 +162,19 @@ pub(crate) fn endpoint_name(text: &str) -> Result<String, &'static str> {
     Ok(text.to_owned())
 }
 
-fn read_headers(reader: &Reader<'_>) -> Vec<(String, Secret)> {
+/// Headers as requests carry them. Their values are never shown.
+pub(crate) fn header_fields(headers: &[(String, Secret)]) -> Vec<(HeaderName, HeaderValue)> {
+    let fields = headers.iter().filter_map(|(name, value)| {
+        let name: HeaderName = name.parse().ok()?;
+        let mut value = HeaderValue::from_str(value.expose()).ok()?;
+        value.set_sensitive(true);
+        Some((name, value))
+    });
+    fields.collect()
+}
+
+/// Headers that every request gets, with secrets as references.
+pub(super) fn read_headers(reader: &Reader<'_>) -> Vec<(String, Secret)> {
     let mut headers: Vec<(String, Secret)> = Vec::new();
     for (written, node) in reader.nodes() {
         let name = match value::header_name(written) {

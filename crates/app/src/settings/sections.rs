@@ -123,7 +123,11 @@ sections! {
     REFRESH: "credential.NAME.refresh", "How a new token is obtained.", [RefreshOptions];
     FETCH: "fetch", "Fetching and crawling, by `tidegate fetch` and by jobs.", [FetchOptions];
     JOBS: "jobs", "Jobs: fetching and crawling on the server.", [JobsOptions];
-    TELEMETRY: "telemetry", "Where traces and metrics are sent.", [TelemetryOptions];
+    TELEMETRY: "telemetry", "Where traces and metrics are sent.", [TelemetryOptions], with(&[in_line(
+        table("headers", Shape::Map),
+        "Headers of every export, such as the token of a collector; a secret is env:NAME or file:PATH.",
+        r#"{ authorization = "Bearer env:OTLP_TOKEN" }"#,
+    )]);
 }
 
 const fn one(name: &'static str, section: &'static Section) -> Inner {

@@ -38,18 +38,12 @@ impl UpstreamEndpoint {
         trust: Trust,
         metrics: Arc<KeyMetrics>,
     ) -> Self {
-        let headers = endpoint.headers.iter().filter_map(|(name, value)| {
-            let name: HeaderName = name.parse().ok()?;
-            let mut value = HeaderValue::from_str(value.expose()).ok()?;
-            value.set_sensitive(true);
-            Some((name, value))
-        });
         Self {
             settings: endpoint.clone(),
             trust,
             destination,
             base: endpoint.url.path().trim_end_matches('/').into(),
-            headers: headers.collect(),
+            headers: settings::header_fields(&endpoint.headers),
             name: shown_name(&endpoint.name),
             rules,
             metrics,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HOST};
-use http::{HeaderValue, Method, Request, StatusCode, Uri};
+use http::{HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
 use policy::backoff::BackoffSettings;
 use policy::item::ItemKind;
 use tidegate::{Attempt, AttemptResult};
@@ -24,7 +24,7 @@ use crate::exchange::{
 use crate::metrics::KeyMetrics;
 use crate::observe::{Signal, SpanQueue};
 use crate::redact::Text;
-use crate::settings::Settings;
+use crate::settings::{Settings, header_fields};
 
 /// Exports spans and metrics.
 pub(super) struct Exporter {
@@ -36,6 +36,8 @@ pub(super) struct Exporter {
     attempts: Arc<KeyMetrics>,
     queue: Arc<SpanQueue>,
     paths: [Uri; 2],
+    /// What exports carry besides, such as a token.
+    headers: Vec<(HeaderName, HeaderValue)>,
     /// Tells processes apart that send to one collector.
     instance: String,
     /// Since when counters count, in nanoseconds since 1970.
@@ -83,6 +85,7 @@ impl Exporter {
             backoff: settings.backoffs[BACKOFF].clone(),
             queue,
             paths,
+            headers: header_fields(&settings.telemetry_headers),
             // The hasher of the standard library is seeded by the system.
             instance: format!("{:016x}", RandomState::new().hash_one(0)),
             start,
@@ -224,6 +227,7 @@ impl Exporter {
         *request.method_mut() = Method::POST;
         *request.uri_mut() = self.paths[signal as usize].clone();
         let headers = request.headers_mut();
+        headers.extend(self.headers.iter().cloned());
         headers.insert(HOST, self.destination.authority().clone());
         headers.insert(CONTENT_TYPE, PROTOBUF);
         request

@@ -349,3 +349,42 @@ fn a_dead_collector_is_reported_once_and_delays_no_request() {
     let reported = reported.filter(|line| line.contains("\"signal\":\"metrics\""));
     assert_eq!(reported.count(), 1, "{log}");
 }
+
+#[test]
+fn exports_carry_the_token_that_a_collector_asks_for() {
+    let heads = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&heads);
+    let collector = Raw::start(move |_, mut client| {
+        if let Some(head) = client.request_head() {
+            let is_known = head.contains("authorization: Bearer value-of-OTLP_TOKEN\r\n");
+            seen.lock().unwrap().push(head.to_ascii_lowercase());
+            let status = if is_known { 200 } else { 401 };
+            client.send(&format!(
+                "HTTP/1.1 {status} x\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+            ));
+        }
+    });
+    let mock = mock();
+    let headers =
+        "headers = { authorization = \"Bearer env:OTLP_TOKEN\", x-scope-orgid = \"7\" }\n";
+    let (gateway, telemetry) = exporting(&mock.url(), &collector.url(), headers);
+    assert_eq!(gateway.get("/api/echo").status, 200);
+    stop(telemetry);
+    let heads = std::mem::take(&mut *heads.lock().unwrap());
+    for path in ["post /v1/traces ", "post /v1/metrics "] {
+        let head = heads.iter().find(|head| head.starts_with(path)).unwrap();
+        assert!(head.contains("x-scope-orgid: 7\r\n"), "{head}");
+        assert!(
+            head.contains("content-type: application/x-protobuf\r\n"),
+            "{head}"
+        );
+    }
+    let logged = gateway.logged();
+    assert!(!logged.contains("otlp_failed"), "{logged}");
+    assert!(!logged.contains("value-of"), "{logged}");
+    // Without them it is not accepted, which is said.
+    let (gateway, telemetry) = exporting(&mock.url(), &collector.url(), "");
+    assert_eq!(gateway.get("/api/echo").status, 200);
+    stop(telemetry);
+    assert!(gateway.logged().contains("otlp_failed"));
+}
