@@ -34,13 +34,24 @@ pub(crate) fn script(name: &str) -> PathBuf {
         .join(name)
 }
 
+/// A program of Prometheus, which is unpacked and not installed: its package would start a server.
+pub(crate) fn prometheus(name: &str) -> Command {
+    let path = clients().join("prometheus/usr/bin").join(name);
+    program(path.to_str().unwrap())
+}
+
 /// The Python environment that `scripts/install-clients` creates.
 fn environment() -> PathBuf {
-    if let Some(chosen) = std::env::var_os("CLIENTS_VENV") {
-        return in_workspace(chosen.into());
+    match std::env::var_os("CLIENTS_VENV") {
+        Some(chosen) => in_workspace(chosen.into()),
+        None => clients().join("venv"),
     }
+}
+
+/// The folder that `scripts/install-clients` fills.
+fn clients() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-    in_workspace(target.into()).join("clients/venv")
+    in_workspace(target.into()).join("clients")
 }
 
 /// Relative to the workspace, where the script runs; tests run in the folder of their package.

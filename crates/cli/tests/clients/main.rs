@@ -1,6 +1,6 @@
 //! Clients of other projects, through the gateway: curl, OpenSSL, Python's requests, OpenAI's library,
 //! Node's fetch; some of them, git, pip and apt with the gateway as their proxy; schemathesis over the admin
-//! API; and programs that `tidegate run` runs: curl, Wget, git and yt-dlp, against a server that answers
+//! API; promtool over the alert rules; and programs that `tidegate run` runs: curl, Wget, git and yt-dlp, against a server that answers
 //! as a test says.
 //!
 //! Every test of the gateway runs the real binary twice, as a mock and as a server, on free ports and
@@ -14,6 +14,7 @@
 )]
 
 mod access;
+mod alerts;
 mod client;
 mod curl;
 mod forward;
