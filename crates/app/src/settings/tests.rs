@@ -47,6 +47,7 @@ impl Made {
             "CRM_ID",
             "CRM_SECRET",
             "HOOK_SECRET",
+            "OTLP_TOKEN",
             "S",
             "R",
         ];
@@ -215,6 +216,24 @@ fn the_default_file_has_every_setting_with_its_description() {
         assert!(description.ends_with('.'), "{path}.{name}: {description}");
     }
     assert!(file.lines().all(|line| line.chars().count() <= 140));
+}
+
+#[test]
+fn reads_headers_of_exports_and_refuses_literal_tokens() {
+    let headers =
+        "[telemetry]\nheaders = { authorization = \"Bearer env:OTLP_TOKEN\", x-scope = \"7\" }";
+    let expected = [
+        ("authorization", "Bearer the value of OTLP_TOKEN"),
+        ("x-scope", "7"),
+    ];
+    let expected = expected.map(|(name, value)| (name.to_owned(), Secret::new(value)));
+    assert_eq!(load(headers).telemetry_headers, expected);
+    assert_snapshot!(problems(
+        "[telemetry]\nheaders = { authorization = \"Bearer SECRET\", host = \"a\" }"
+    ), @r"
+    t.toml:2:29: `telemetry.headers.authorization`: a secret must not be written out, expected `env:NAME` or `file:PATH`
+    t.toml:2:53: `telemetry.headers.host` is set for every request anyway, expected another header
+    ");
 }
 
 #[test]
