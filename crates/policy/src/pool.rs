@@ -195,6 +195,7 @@ impl<D> Pool<D> {
             return false;
         };
         let is_changed = endpoint.ladder.adopt(record, now);
+        endpoint.is_clear = endpoint.ladder.is_clear();
         if is_changed {
             endpoint.in_epoch = 0;
         }

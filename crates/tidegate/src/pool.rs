@@ -380,7 +380,9 @@ impl<E> Pool<E> {
             return false;
         };
         let before = state.pool.get(id).map(|it| it.ladder().clone());
+        count_returned(&mut state.pool, id);
         let is_changed = state.pool.adopt(id, record, now);
+        publish_clear(&state.pool, id);
         let after = state.pool.get(id).map(|it| it.ladder().clone());
         self.notify_change(state);
         if let (true, Some(before), Some(after)) = (is_changed, before, after) {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use drive::{drive, gate};
 use policy::hint::{Hint, Source};
 use policy::item::TerminalReason;
-use policy::ladder::{Disabled, LadderOptions, LadderSettings};
+use policy::ladder::{Disabled, LadderOptions, LadderRecord, LadderSettings};
 use policy::outcome::{Failure, Outcome, Phase};
 use policy::pool::Balance;
 use policy::time::Timestamp;
@@ -856,4 +856,24 @@ fn panicking_listener_leaves_no_attempt_in_flight() {
     let settle = std::panic::AssertUnwindSafe(|| permit.settle(&status(200)));
     assert!(std::panic::catch_unwind(settle).is_err());
     assert_eq!(pool.view()[0].in_flight, 0);
+}
+
+#[test]
+fn adopted_state_of_an_endpoint_decides_from_then_on() {
+    let (clock, pool) = pool(FAST, &["a", "b"]);
+    assert_eq!(send(&clock, &pool, &status(200)), "a");
+    let paused = LadderRecord {
+        consecutive_errors: 1,
+        pause: Some(Duration::from_secs(30)),
+        ..LadderRecord::default()
+    };
+    assert!(pool.adopt("a", paused.clone()));
+    assert!(!pool.adopt("a", paused));
+    assert_eq!(send(&clock, &pool, &status(200)), "b");
+    assert_eq!(send(&clock, &pool, &status(200)), "b");
+    // A success of an endpoint that recovers resets its ladder, not only one that has an error here.
+    clock.advance(Duration::from_secs(31));
+    assert_eq!(send(&clock, &pool, &status(200)), "a");
+    assert_eq!(pool.view()[0].consecutive_errors, 0);
+    assert!(!pool.adopt("c", LadderRecord::default()));
 }
