@@ -87,7 +87,7 @@ fn nodes_share_a_tiny_limit_without_a_ban() {
     let runs = fleet("o9", 8);
     let shared = mean(&runs, |run| run.goodput_ratio_settled);
     assert!(
-        shared >= alone - 0.03,
+        shared >= 0.88 && shared >= alone - 0.05,
         "{shared} with 8 nodes, {alone} alone\n{runs:#?}"
     );
     assert!(runs.iter().all(|run| run.bans == 0), "{runs:#?}");
