@@ -246,7 +246,7 @@ async fn a_release_at_one_node_ends_the_hold_of_all() {
         permit.settle(&Outcome::status(200, Duration::from_millis(50)));
     }
     hold(&nodes[0], Duration::from_secs(3600)).await;
-    // Nobody uses the key meanwhile.
+    // No request uses the key meanwhile.
     sleep(Duration::from_secs(60)).await;
     let is_held = |node: &Node| node.limiter.gate(KEY).unwrap().gate.hold.is_some();
     assert!(is_held(&nodes[0]) && is_held(&nodes[1]));
