@@ -44,6 +44,14 @@ fn is_rarely_refused_at_tiny_rates() {
 }
 
 #[test]
+fn finds_a_slow_limit_by_few_refusals() {
+    for (rate, min_goodput) in [(0.35, 93.0), (0.5, 95.0), (0.75, 91.0)] {
+        let upstream = format!("kind = \"bucket\"\nrate = {rate}\nburst = 1");
+        check(&upstream, 2000, min_goodput, 1.9);
+    }
+}
+
+#[test]
 fn paces_a_window_that_does_not_say_when_it_opens() {
     check(
         "kind = \"window\"\nquota = 600\nperiod = \"60s\"",
