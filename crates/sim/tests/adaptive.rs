@@ -52,6 +52,28 @@ fn finds_a_slow_limit_by_few_refusals() {
 }
 
 #[test]
+fn does_not_take_milliseconds_for_a_measurement() {
+    // The search ends far above the limit, because the burst is large, and the next refusal follows
+    // within milliseconds.
+    check(
+        "kind = \"bucket\"\nrate = 800\nburst = 3300\nlatency = \"6ms\"\nnetwork = \"1ms\"",
+        300,
+        90.0,
+        1.0,
+    );
+}
+
+#[test]
+fn probes_a_fast_window_in_steps_that_matter() {
+    check(
+        "kind = \"window\"\nquota = 14_000\nperiod = \"24s\"\nlatency = \"85ms\"",
+        300,
+        90.0,
+        1.0,
+    );
+}
+
+#[test]
 fn paces_a_window_that_does_not_say_when_it_opens() {
     check(
         "kind = \"window\"\nquota = 600\nperiod = \"60s\"",

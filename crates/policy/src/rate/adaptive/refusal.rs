@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use super::super::{CeilingSource, Moment, Reaction, Why};
 use super::coarse::{Coarse, Rough, narrow};
-use super::{Adaptive, EAGER, MAX_PATIENCE, Phase, is_slow};
+use super::{Adaptive, EAGER, MAX_PATIENCE, MIN_STRETCH_SECONDS, Phase, is_slow};
 use crate::gate::GateSettings;
 use crate::time::Timestamp;
 
@@ -45,7 +45,13 @@ impl Sent {
     /// 1400 random upstreams have less than 60 % of goodput.
     fn safe_per_second(&self, rate: f64) -> f64 {
         let rest = if is_slow(rate) { 0.5 } else { 0.25 };
-        (self.requests + rest) / self.seconds
+        let measured = (self.requests + rest) / self.seconds;
+        // Within milliseconds a handful of requests is no measurement; half of the rate is a fall
+        // that repeats as often as it has to.
+        match self.seconds < MIN_STRETCH_SECONDS {
+            true => measured.max(0.5 * rate),
+            false => measured,
+        }
     }
 }
 
