@@ -23,6 +23,7 @@ mod guard;
 mod handle;
 mod head_timer;
 mod headers;
+mod lent;
 mod listen;
 mod marked_body;
 mod observed;

@@ -24,6 +24,7 @@ use tokio::time::{Sleep, sleep};
 use tokio_rustls::server::TlsStream;
 
 use super::framing::FramingScanner;
+use super::lent::LentStream;
 use super::marked_body::StreamBody;
 use crate::stall::WriteTimeout;
 
@@ -44,6 +45,9 @@ pub(super) struct ConnectionState {
     /// Which request has conflicting framing, counted from 1; 0: none.
     conflict: AtomicU64,
     response: AtomicU8,
+    /// How many requests were read, if the bytes so far end with the last of them. See
+    /// [`ConnectionState::can_rest`].
+    read: AtomicU64,
     is_refused: AtomicBool,
     /// Its bytes are those of a tunnel, and no HTTP.
     is_tunnel: AtomicBool,
@@ -55,6 +59,10 @@ const IDLE: u8 = 0;
 const SERVING: u8 = 1;
 /// hyper has all of a response, and may not have flushed it.
 const FLUSHING: u8 = 2;
+
+/// There are bytes behind the last whole request, it is not known where requests end, or the
+/// connection is being closed.
+const NOT_BETWEEN: u64 = u64::MAX;
 
 /// Whether the client is still connected is not known, and no request needs it.
 const UNASKED: u8 = 0;
@@ -86,6 +94,16 @@ impl ConnectionState {
     /// Is no request being served, and has the client all responses?
     pub(super) fn is_unused(&self) -> bool {
         self.at_rest().is_some() && self.response.load(Ordering::Relaxed) == IDLE
+    }
+
+    /// Can the connection do without hyper until the client sends more? Nothing is being served, the
+    /// client has all responses, and all bytes that hyper has read were those of served requests.
+    pub(super) fn can_rest(&self) -> bool {
+        let read = self.read.load(Ordering::Relaxed);
+        self.is_unused()
+            && self.at_rest() == Some(read)
+            && !self.is_refused.load(Ordering::Relaxed)
+            && !self.is_tunnel.load(Ordering::Relaxed)
     }
 
     /// The socket has taken so many bytes.
@@ -199,10 +217,13 @@ impl Drop for Serving {
     }
 }
 
-/// Says whether the other side is there, without reading.
+/// Knows of the other side without reading.
 pub(super) trait Peer {
     /// Has the other side closed the connection?
     fn has_left(&self) -> bool;
+
+    /// Ready when there is something to read, or the other side has closed the connection.
+    fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()>;
 }
 
 impl Peer for WriteTimeout<TcpStream> {
@@ -212,18 +233,27 @@ impl Peer for WriteTimeout<TcpStream> {
         let mut context = Context::from_waker(Waker::noop());
         matches!(ready.poll(&mut context), Poll::Ready(Ok(ready)) if ready.is_read_closed())
     }
+
+    fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()> {
+        // An error is found by reading.
+        self.get_ref().poll_read_ready(context).map(drop)
+    }
 }
 
 impl Peer for TlsStream<WriteTimeout<TcpStream>> {
     fn has_left(&self) -> bool {
         self.get_ref().0.has_left()
     }
+
+    fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.get_ref().0.poll_readable(context)
+    }
 }
 
 /// The connection of a client. `refuse` makes the whole response, as bytes, that takes the place of
 /// hyper's own with this status.
 pub(super) struct ClientConnection<T, F> {
-    inner: T,
+    inner: LentStream<T>,
     state: Arc<ConnectionState>,
     scanner: FramingScanner,
     refuse: F,
@@ -246,7 +276,7 @@ where
     T: AsyncRead + AsyncWrite + Unpin,
     F: Fn(StatusCode, &[u8]) -> Bytes,
 {
-    pub(super) fn new(inner: T, state: Arc<ConnectionState>, refuse: F) -> Self {
+    pub(super) fn new(inner: LentStream<T>, state: Arc<ConnectionState>, refuse: F) -> Self {
         Self {
             inner,
             state,
@@ -284,7 +314,7 @@ where
             return Poll::Ready(Ok(()));
         };
         while refusal.has_remaining() {
-            let written = ready!(Pin::new(&mut self.inner).poll_write(context, refusal))?;
+            let written = ready!(Pin::new(self.inner.get_mut()).poll_write(context, refusal))?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
@@ -301,7 +331,7 @@ where
         let mut bytes = [0; 4096];
         while linger.left > 0 {
             let mut buffer = ReadBuf::new(&mut bytes);
-            match Pin::new(&mut self.inner).poll_read(context, &mut buffer) {
+            match Pin::new(self.inner.get_mut()).poll_read(context, &mut buffer) {
                 Poll::Pending => return linger.end.as_mut().poll(context),
                 Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
                     linger.left = linger.left.saturating_sub(buffer.filled().len());
@@ -325,7 +355,7 @@ where
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let before = buffer.filled().len();
-        let read = Pin::new(&mut this.inner).poll_read(context, buffer);
+        let read = Pin::new(this.inner.get_mut()).poll_read(context, buffer);
         if this.state.is_tunnel.load(Ordering::Relaxed) {
             return read;
         }
@@ -333,6 +363,8 @@ where
         if let Some(conflict) = this.scanner.conflict() {
             this.state.conflict.store(conflict, Ordering::Relaxed);
         }
+        let whole = this.scanner.whole_requests().unwrap_or(NOT_BETWEEN);
+        this.state.read.store(whole, Ordering::Relaxed);
         read
     }
 }
@@ -351,7 +383,7 @@ where
         if this.takes(bytes) {
             return Poll::Ready(Ok(bytes.len()));
         }
-        let written = ready!(Pin::new(&mut this.inner).poll_write(context, bytes))?;
+        let written = ready!(Pin::new(this.inner.get_mut()).poll_write(context, bytes))?;
         this.state.written(written);
         Poll::Ready(Ok(written))
     }
@@ -365,25 +397,25 @@ where
         if this.takes(slices.first().map_or(&[], |slice| slice)) {
             return Poll::Ready(Ok(slices.iter().map(|slice| slice.len()).sum()));
         }
-        let written = ready!(Pin::new(&mut this.inner).poll_write_vectored(context, slices))?;
+        let written = ready!(Pin::new(this.inner.get_mut()).poll_write_vectored(context, slices))?;
         this.state.written(written);
         Poll::Ready(Ok(written))
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.inner.is_write_vectored()
+        self.inner.get_ref().is_write_vectored()
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         ready!(this.poll_write_refusal(context))?;
-        ready!(Pin::new(&mut this.inner).poll_flush(context))?;
+        ready!(Pin::new(this.inner.get_mut()).poll_flush(context))?;
         let response = &this.state.response;
         if response.load(Ordering::Relaxed) == FLUSHING {
             response.store(IDLE, Ordering::Relaxed);
         }
         if this.state.client.load(Ordering::Relaxed) == ASKED {
-            let client = match this.inner.has_left() {
+            let client = match this.inner.get_ref().has_left() {
                 true => HAS_LEFT,
                 false => IS_THERE,
             };
@@ -394,9 +426,10 @@ where
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        this.state.read.store(NOT_BETWEEN, Ordering::Relaxed);
         ready!(this.poll_write_refusal(context))?;
         if this.linger.is_none() {
-            ready!(Pin::new(&mut this.inner).poll_shutdown(context))?;
+            ready!(Pin::new(this.inner.get_mut()).poll_shutdown(context))?;
         }
         if this.state.is_refused.load(Ordering::Relaxed) {
             ready!(this.poll_linger(context));

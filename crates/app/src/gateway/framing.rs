@@ -75,6 +75,12 @@ impl FramingScanner {
         self.conflict
     }
 
+    /// How many requests there were, if the bytes so far end with the last of them.
+    pub(super) fn whole_requests(&self) -> Option<u64> {
+        let is_between = self.part == Part::RequestLine && self.line.is_empty();
+        is_between.then_some(self.heads)
+    }
+
     /// Does the client speak HTTP/2?
     pub(super) fn is_http2(&self) -> bool {
         self.part == Part::Http2
@@ -243,6 +249,39 @@ mod tests {
                 Some(number),
                 "{before:?}"
             );
+        }
+    }
+
+    #[test]
+    fn knows_when_bytes_end_with_a_whole_request() {
+        for (text, whole) in [
+            ("", Some(0)),
+            ("\r\n", Some(0)),
+            ("G", None),
+            ("GET / HTTP/1.1\r\n", None),
+            ("GET / HTTP/1.1\r\nhost: a\r\n\r\n", Some(1)),
+            ("GET / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n", Some(2)),
+            ("GET / HTTP/1.1\r\n\r\nGET", None),
+            ("POST / HTTP/1.1\r\ncontent-length: 2\r\n\r\nh", None),
+            ("POST / HTTP/1.1\r\ncontent-length: 2\r\n\r\nhi", Some(1)),
+            (
+                "POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n",
+                None,
+            ),
+            (
+                "POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+                Some(1),
+            ),
+            ("POST / HTTP/1.1\r\ncontent-length: x\r\n\r\n", None),
+            ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", None),
+        ] {
+            for size in [text.len().max(1), 1] {
+                let mut scanner = FramingScanner::default();
+                for piece in text.as_bytes().chunks(size) {
+                    scanner.scan(piece);
+                }
+                assert_eq!(scanner.whole_requests(), whole, "{text:?}");
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! A worker: one thread, one runtime, its own connections.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -14,10 +15,12 @@ use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::time::Instant;
 
 use super::connection::{ClientConnection, ConnectionState, Peer};
 use super::handle::handle;
 use super::head_timer::HeadTimer;
+use super::lent::Lender;
 use super::listen::drain_begins;
 use super::marked_body::MarkedBody;
 use super::response;
@@ -126,52 +129,29 @@ impl Worker {
         }
     }
 
-    /// Serves the requests of one connection.
+    /// Serves one connection: with hyper as long as there are requests, without in between.
     async fn serve_on<T>(
         self: Arc<Self>,
-        stream: T,
+        mut stream: T,
         idle: Duration,
         mut drain: watch::Receiver<bool>,
     ) where
         T: AsyncRead + AsyncWrite + Peer + Unpin + Send + 'static,
     {
-        let connection_state = Arc::new(ConnectionState::default());
-        let service = service_fn(|request: Request<Incoming>| {
-            let worker = Arc::clone(&self);
-            let serving = connection_state.serve();
-            let version = request.version();
-            async move {
-                let response = handle(&worker, &serving, request).await;
-                Ok::<_, Infallible>(response.map(|body| MarkedBody::new(body, serving, version)))
-            }
-        });
-        let worker = Arc::clone(&self);
-        let stream = ClientConnection::new(
-            stream,
-            Arc::clone(&connection_state),
-            move |status, bytes: &[u8]| response::refuse_unparsed(&worker, status, bytes),
-        );
-        let builder = builder(idle);
-        let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
-        let mut connection = std::pin::pin!(connection);
-        let stop = WhenWoken::new(async {
+        let mut since = Instant::now();
+        loop {
+            // Freed while the connection rests: a request and hyper's buffers take some 35 KiB.
+            let served = serve_requests(&self, stream, idle, since, &mut drain);
+            let Some(resting) = Box::pin(served).await else {
+                return;
+            };
+            (stream, since) = (resting.stream, resting.since);
             tokio::select! {
-                () = drain_begins(&mut drain) => StopReason::Draining,
-                () = silence(&connection_state, idle) => StopReason::Silent,
+                () = poll_fn(|context| stream.poll_readable(context)) => {}
+                () = drain_begins(&mut drain) => return,
+                () = tokio::time::sleep_until(since + idle) => return,
             }
-        });
-        // An error ends the connection, and concerns only its client.
-        let stopped = tokio::select! {
-            biased;
-            _ = connection.as_mut() => return,
-            reason = stop => reason,
-        };
-        // Half a request, of which nothing is known, need not be waited for.
-        if stopped == StopReason::Silent || connection_state.is_unused() {
-            return;
         }
-        connection.as_mut().graceful_shutdown();
-        _ = connection.await;
     }
 
     /// Closes connections to upstreams that are idle for too long.
@@ -183,30 +163,125 @@ impl Worker {
     }
 }
 
-/// Why a connection takes no more requests.
+/// A connection between two requests, without hyper.
+struct RestingConnection<T> {
+    stream: T,
+    /// Since when there has been no request.
+    since: Instant,
+}
+
+/// Serves requests until the connection rests, which it returns then, or ends. `since` is when the last
+/// request before ended.
+async fn serve_requests<T>(
+    worker: &Arc<Worker>,
+    stream: T,
+    idle: Duration,
+    since: Instant,
+    drain: &mut watch::Receiver<bool>,
+) -> Option<RestingConnection<T>>
+where
+    T: AsyncRead + AsyncWrite + Peer + Unpin + Send + 'static,
+{
+    let connection_state = Arc::new(ConnectionState::default());
+    let (lender, stream) = Lender::lend(stream);
+    let since = {
+        let service = service_fn(|request: Request<Incoming>| {
+            let worker = Arc::clone(worker);
+            let serving = connection_state.serve();
+            let version = request.version();
+            async move {
+                let response = handle(&worker, &serving, request).await;
+                Ok::<_, Infallible>(response.map(|body| MarkedBody::new(body, serving, version)))
+            }
+        });
+        let refuse = {
+            let worker = Arc::clone(worker);
+            move |status, bytes: &[u8]| response::refuse_unparsed(&worker, status, bytes)
+        };
+        let stream = ClientConnection::new(stream, Arc::clone(&connection_state), refuse);
+        let builder = builder(idle);
+        let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+        let mut connection = std::pin::pin!(connection);
+        let stop = WhenWoken::new(async {
+            tokio::select! {
+                () = drain_begins(drain) => StopReason::Draining,
+                reason = silence(&connection_state, idle, since) => reason,
+            }
+        });
+        // An error ends the connection, and concerns only its client.
+        let stopped = tokio::select! {
+            biased;
+            _ = connection.as_mut() => return None,
+            reason = stop => reason,
+        };
+        match stopped {
+            StopReason::Resting { since } => since,
+            // Half a request, of which nothing is known, need not be waited for.
+            StopReason::Draining if !connection_state.is_unused() => {
+                connection.as_mut().graceful_shutdown();
+                _ = connection.await;
+                return None;
+            }
+            StopReason::Draining | StopReason::Silent => return None,
+        }
+    };
+    let stream = lender.take_back()?;
+    Some(RestingConnection { stream, since })
+}
+
+/// Why hyper serves no more requests of a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum StopReason {
     /// The gateway is draining.
     Draining,
-    /// It was open for too long without a request.
+    /// The connection was open for too long without a request.
     Silent,
+    /// It needs no hyper until the client sends more. The last request ended at about this time.
+    Resting { since: Instant },
 }
 
-/// Waits until a connection was open for `idle` without a request, and at most twice as long. hyper's
-/// timeout for heads starts only when it knows which version of HTTP is spoken, and over HTTP/2 it has
-/// none: a client that answers pings could stay for ever. Meanwhile, ends responses that it does not
-/// read.
-async fn silence(state: &ConnectionState, idle: Duration) {
+/// Waits until a connection was open for a while without a request: until it can rest, or for `idle`.
+/// hyper's timeout for heads starts only when it knows which version of HTTP is spoken, and over
+/// HTTP/2 it has none: a client that answers pings could stay for ever. Meanwhile, ends responses that
+/// it does not read. `last` is when the last request before ended.
+async fn silence(state: &ConnectionState, idle: Duration, last: Instant) -> StopReason {
+    let mut since = Instant::now();
+    let mut stalls_checked = since;
+    let mut pause = REST_INTERVAL.min(idle);
     loop {
         let before = state.at_rest();
-        tokio::time::sleep(idle).await;
-        state.end_stalled(idle);
-        if before.is_some() && state.at_rest() == before {
-            return;
+        tokio::time::sleep(pause).await;
+        let now = Instant::now();
+        if now - stalls_checked >= idle {
+            stalls_checked = now;
+            state.end_stalled(idle);
         }
+        let after = state.at_rest();
+        if after != before || after.is_none() {
+            since = now;
+            pause = match after {
+                Some(_) => REST_INTERVAL.min(idle),
+                // The longer a request takes, the less often this looks at it.
+                None => (2 * pause).min(idle),
+            };
+            continue;
+        }
+        if state.can_rest() {
+            // Empty lines are no request, and do not keep a connection open.
+            let since = if after == Some(0) { last } else { since };
+            return StopReason::Resting { since };
+        }
+        if now >= since + idle {
+            return StopReason::Silent;
+        }
+        // Half a head, or HTTP/2.
+        pause = (2 * pause).min(since + idle - now);
     }
 }
 
+/// How often a connection that is used is looked at, to find out whether it rests: long enough for a
+/// client that sends one request after the other.
+const REST_INTERVAL: Duration = Duration::from_millis(400);
 /// Connections are also checked when they are used.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 /// How soon a draining worker notices that its last connection is closed.

@@ -27,6 +27,7 @@ mod memory;
 mod observing;
 mod pools;
 mod replay;
+mod resting;
 mod routing;
 mod secrets;
 mod slow;

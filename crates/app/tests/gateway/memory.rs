@@ -4,15 +4,15 @@ use crate::support::{Fixture, in_child, mock, pool, request, until};
 
 /// What this process has in memory, in MiB.
 pub(crate) fn resident() -> u64 {
+    resident_kib() >> 10
+}
+
+/// The same in KiB.
+pub(crate) fn resident_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib: u64 = line
-        .unwrap()
-        .trim()
-        .trim_end_matches(" kB")
-        .parse()
-        .unwrap();
-    kib >> 10
+    let kib = line.unwrap().trim().trim_end_matches(" kB");
+    kib.parse().unwrap()
 }
 
 #[test]
