@@ -115,6 +115,18 @@ fn is_not_banned_for_five_refusals_in_half_a_minute_and_once_for_three_in_a_minu
 }
 
 #[test]
+fn slow_clients_of_one_bucket_are_refused_rarely() {
+    let upstream = "kind = \"bucket\"\nrate = 29\nburst = 26\nlatency = \"20ms\"";
+    let figures = figures(upstream, 12, 300);
+    let mean = |value: fn(&Figures) -> Option<f64>| {
+        figures.iter().filter_map(value).sum::<f64>() / figures.len() as f64
+    };
+    let goodput = mean(|figures| figures.goodput_ratio_settled);
+    let refused = mean(|figures| figures.refused_ratio);
+    assert!(goodput >= 0.97 && refused <= 0.05, "{goodput} {refused}");
+}
+
+#[test]
 fn is_refused_too_rarely_to_be_banned() {
     for (rate, burst, ban) in [
         (

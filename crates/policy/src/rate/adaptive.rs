@@ -365,13 +365,16 @@ impl Adaptive {
     fn probe_step(&self, moment: Moment) -> f64 {
         let rate = moment.rate;
         let period = self.period.get();
-        let doubling: f64 = if self.is_shared() { 4.0 } else { 0.6 };
+        let (doubling, requests, share): (f64, f64, f64) = match self.is_shared() {
+            true => (4.0, SHARED_DOUBLING_REQUESTS, SHARED_SLOPE),
+            false => (0.6, 4.0, 0.1),
+        };
         let doubling = doubling
             .max(4.0 * self.latency.mean())
-            .max(4.0 / rate)
+            .max(requests / rate)
             .max(0.5 * period);
         let ceiling = f64::from(self.ceiling);
-        let mut slope = (0.1 * ceiling).min(0.5) * (5.0 / period).min(1.0);
+        let mut slope = (share * ceiling).min(0.5) * (5.0 / period).min(1.0);
         if period > 0.0 && !self.is_shared() {
             slope = slope.max(WINDOW_SLOPE * ceiling);
         }
@@ -519,6 +522,14 @@ const EASED: f64 = 0.99;
 /// A probe of a window grows by at least this share of the ceiling per second. Without it, 589/s in
 /// windows of 24 s was still missed by a quarter after two minutes of probing.
 const WINDOW_SLOPE: f64 = 0.005;
+
+/// The slope of a probe by a client that shares a limit, as a share of the ceiling per second. At a shared
+/// limit a client is refused by chance, so what it gains meanwhile decides how often: with 0.1, clients of
+/// 2/s were refused 7 % of their requests. With 0.03, 11 more of 1400 random upstreams are refused too often.
+const SHARED_SLOPE: f64 = 0.02;
+/// So many requests without a refusal let the slope double; fewer say little at a shared limit. With 64, eight
+/// clients at 100/s share it less equally: Jain's index is 0.94 instead of 0.96.
+const SHARED_DOUBLING_REQUESTS: f64 = 32.0;
 
 /// A probe grows by at most this share of the rate with each response.
 const MAX_STEP: f64 = 0.25;

@@ -409,7 +409,8 @@ impl Adaptive {
             false => Rough::ZERO,
         };
         // Alone, the same is measured every time.
-        let is_steady = enough && (measured - before).abs() < (0.03 + 1.0 / sent.requests) * before;
+        let is_same = (measured - before).abs() < (0.03 + 1.0 / sent.requests) * before;
+        let is_steady = enough && is_same;
         if is_steady {
             self.sharing = self.sharing.saturating_sub(1);
         }
@@ -426,7 +427,12 @@ impl Adaptive {
         } else if !is_probe && !self.is_guess() && sent.requests >= 12.0 {
             self.sharing = (self.sharing + 1).min(MAX_SHARING);
         } else if is_probe && self.sharing > 0 {
-            self.sharing -= 1;
+            // Another measurement than before shows that others still use the limit. The place of the
+            // probe alone does not: at low rates nearly every place is as expected.
+            let is_still_shared = self.is_shared() && enough && before > 0.0 && !is_same;
+            if !is_still_shared {
+                self.sharing -= 1;
+            }
         } else if is_probe {
             self.patience = (self.patience + 1).min(MAX_PATIENCE);
         }
