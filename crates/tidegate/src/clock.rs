@@ -195,12 +195,12 @@ impl Clock {
         })
     }
 
-    /// Fires alarms that were already due when set. A manual clock fires them only here; other
-    /// clocks fire them by themselves.
+    /// Fires alarms that were already due when set. A manual clock fires them only here, and so does
+    /// the system's clock where there are no threads; other clocks fire them by themselves.
     pub(crate) fn catch_up(&self) {
         match &self.0 {
             Source::Manual(manual) => manual.catch_up(),
-            Source::System(system) if cfg!(target_family = "wasm") => system.catch_up(),
+            Source::System(system) => system.catch_up(),
             _ => {}
         }
     }

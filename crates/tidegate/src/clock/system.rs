@@ -14,10 +14,14 @@ use crate::waking::wake;
 pub(super) struct System {
     counter: Counter,
     thread: Arc<AlarmThread>,
+    has_thread: bool,
 }
 
+/// In WebAssembly there are no threads: alarms fire when [`System::catch_up`] is called.
+const HAS_THREAD: bool = !cfg!(target_family = "wasm");
+
 impl System {
-    pub(super) fn new() -> Arc<Self> {
+    pub(super) fn new(has_thread: bool) -> Arc<Self> {
         let counter = Counter::new();
         let thread = AlarmThread {
             counter: counter.clone(),
@@ -27,6 +31,7 @@ impl System {
         Arc::new(Self {
             counter,
             thread: Arc::new(thread),
+            has_thread,
         })
     }
 
@@ -37,7 +42,7 @@ impl System {
         if let Some(system) = shared.upgrade() {
             return system;
         }
-        let system = Self::new();
+        let system = Self::new(HAS_THREAD);
         *shared = Arc::downgrade(&system);
         system
     }
@@ -52,7 +57,7 @@ impl System {
         let mut state = self.thread.lock();
         let is_next = state.alarms.next_at().is_none_or(|next| at < next);
         let key = state.alarms.insert(at, waker);
-        if !state.started && !cfg!(target_family = "wasm") {
+        if !state.started && self.has_thread {
             state.started = true;
             AlarmThread::start(&self.thread);
         } else if is_next && state.is_waiting {
@@ -61,9 +66,9 @@ impl System {
         key
     }
 
-    /// Fires alarms that are due, where there is no thread.
+    /// Fires alarms that are due, if there is no thread that does.
     pub(super) fn catch_up(&self) {
-        loop {
+        while !self.has_thread {
             let waker = self.thread.lock().alarms.pop_due(self.now());
             match waker {
                 Some(waker) => wake(waker),
@@ -196,11 +201,14 @@ impl AlarmThread {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::task::Wake;
+
     use super::*;
 
     #[test]
     fn dropping_the_clock_ends_its_thread() {
-        let system = System::new();
+        let system = System::new(HAS_THREAD);
         let far = system.now() + Duration::from_secs(3600);
         let alarm = system.arm(far, Waker::noop().clone());
         let thread = Arc::downgrade(&system.thread);
@@ -228,8 +236,34 @@ mod tests {
     }
 
     #[test]
+    fn without_a_thread_a_due_alarm_fires_when_it_catches_up() {
+        struct Count(AtomicU32);
+        impl Wake for Count {
+            fn wake(self: Arc<Self>) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let system = System::new(false);
+        let count = Arc::new(Count(AtomicU32::new(0)));
+        let fired = || count.0.load(Ordering::Relaxed);
+        let [soon, far] = [1, 3_600_000].map(|millis| {
+            let at = system.now() + Duration::from_millis(millis);
+            system.arm(at, Waker::from(Arc::clone(&count)));
+            next_tick(at)
+        });
+        assert!(!system.thread.lock().started);
+        while system.now() < soon {
+            thread::yield_now();
+        }
+        assert_eq!(fired(), 0);
+        system.catch_up();
+        assert_eq!(fired(), 1);
+        assert_eq!(system.thread.lock().alarms.next_at(), Some(far));
+    }
+
+    #[test]
     fn clock_without_alarms_has_no_thread() {
-        let system = System::new();
+        let system = System::new(HAS_THREAD);
         assert!(!system.thread.lock().started);
     }
 }
