@@ -656,7 +656,14 @@ const GATES_PER_LOCK: usize = 128;
 
 #[cfg(test)]
 mod tests {
+    use policy::ladder::LadderSettings;
+    use policy::pool::Balance;
+
     use super::*;
+    use crate::block_on::block_on;
+    use crate::call::AttemptResult;
+    use crate::clock::ManualClock;
+    use crate::pool::Pool;
 
     #[test]
     fn aliases_with_the_same_settings_copy_none() {
@@ -677,5 +684,107 @@ mod tests {
         // They last over a change of settings.
         limiter.set_settings(before.as_ref().clone());
         assert_eq!(index("pool/1"), index("b.example.com"));
+    }
+
+    /// The result of `act` in a thread of its own, while this one holds every lock of the limiter
+    /// that all of its gates share; `None` if it waits for one of them.
+    fn beside_all_locks<T: Send + 'static>(
+        limiter: &Limiter,
+        act: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let (done, result) = std::sync::mpsc::channel();
+        let _hosts = lock(&limiter.inner.hosts);
+        let _seeds = lock(&limiter.inner.seeds);
+        let _aliases = lock(&limiter.inner.aliases);
+        let _eviction = lock(&limiter.inner.eviction_alarm);
+        std::thread::spawn(move || done.send(act()));
+        result.recv_timeout(Duration::from_secs(5)).ok()
+    }
+
+    #[test]
+    fn granted_asks_and_calls_take_no_lock_of_all_gates_and_copy_no_settings() {
+        let fast = GateSettings::fixed(1e6);
+        let limiter = Limiter::builder().gate(fast).build();
+        let pool = Pool::new("llm", &limiter);
+        for name in ["a", "b", "c"] {
+            pool.add(name, "llm.example.com", ());
+        }
+        let settings = Arc::downgrade(&lock(&limiter.inner.hosts));
+        let copies = settings.strong_count();
+        let work = {
+            let (limiter, pool) = (limiter.clone(), pool.clone());
+            move |times: u32| {
+                let ok = Outcome::status(200, Duration::from_millis(1));
+                for _ in 0..times {
+                    let permit = limiter.acquire_blocking("api.example.com").unwrap();
+                    permit.settle(&ok);
+                    let permit = block_on(pool.acquire(Ask::any())).unwrap();
+                    permit.settle(&ok);
+                    let called = pool.call().run(async |attempt, _| {
+                        AttemptResult::new(settings.strong_count(), attempt.status(200))
+                    });
+                    assert_eq!(block_on(called).unwrap().value, copies);
+                }
+                times
+            }
+        };
+        // The gates are made here.
+        work.clone()(5);
+        assert_eq!(beside_all_locks(&limiter, move || work(5)), Some(5));
+    }
+
+    #[test]
+    fn pool_does_not_ask_a_gate_again_that_has_just_refused() {
+        let clock = ManualClock::new();
+        let limiter = Limiter::builder()
+            .host(
+                "slow.example.com".parse().unwrap(),
+                GateSettings::fixed(1.0),
+            )
+            .host(
+                "fast.example.com".parse().unwrap(),
+                GateSettings::fixed(1e6),
+            )
+            .clock(clock.clock())
+            .build();
+        let protection = LadderSettings::default();
+        let pool = Pool::with("llm", &limiter, Balance::First, protection);
+        pool.add("slow", "slow.example.com", ());
+        let shard_of = |key: &str| {
+            limiter.try_acquire(key).unwrap().give_back();
+            limiter.inner.registry.find(key).unwrap().1.shard
+        };
+        // Its gate has another lock than that of the slow one.
+        let mut names = (0..).map(|number| format!("fast{number}"));
+        let is_apart = |name: &String| shard_of(&format!("llm/{name}")) != shard_of("llm/slow");
+        let fast = names.find(is_apart).unwrap();
+        pool.add(&fast, "fast.example.com", ());
+        drop(limiter.try_acquire("llm/slow").unwrap());
+        let name = |pool: &Pool<()>| {
+            let permit = block_on(pool.acquire(Ask::any())).unwrap();
+            permit.endpoint().name().to_owned()
+        };
+        assert_eq!(
+            name(&pool),
+            fast,
+            "the only token of the slow gate is taken"
+        );
+
+        clock.advance(Duration::from_millis(1));
+        let (done, result) = std::sync::mpsc::channel();
+        let slow = limiter.inner.registry.find("llm/slow").unwrap();
+        let asking = pool.clone();
+        std::thread::spawn(move || done.send(name(&asking)));
+        let chosen = result.recv_timeout(Duration::from_secs(5));
+        assert_eq!(chosen.as_deref(), Ok(&*fast), "it waits for the slow gate");
+        drop(slow);
+
+        clock.advance(Duration::from_secs(1));
+        let name = block_on(pool.acquire(Ask::any())).unwrap();
+        assert_eq!(
+            name.endpoint().name(),
+            "slow",
+            "asked again when it has a token"
+        );
     }
 }
