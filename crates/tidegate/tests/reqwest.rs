@@ -15,12 +15,15 @@ use reqwest_middleware::{ClientBuilder, Middleware, Next};
 use tidegate::call::{CallDecision, Trail};
 use tidegate::reqwest::{LimiterMiddleware, SendError};
 use tidegate::tower::{Decided, LimitLayer, RetryLayer};
-use tidegate::{BackoffOptions, BackoffSettings, Credential, GateSettings, Limiter, Verdict};
+use tidegate::{
+    BackoffOptions, BackoffSettings, Credential, GateSettings, Limiter, Reason, Verdict,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tower::{ServiceBuilder, ServiceExt};
 
-/// Answers the n-th request, counted from 1, with the raw text that `respond` makes of it.
+/// Answers the n-th request, counted from 1, with the raw text that `respond` makes of its head and
+/// its body.
 async fn serve(
     respond: impl Fn(u32, &str) -> String + Send + Sync + 'static,
 ) -> io::Result<(SocketAddr, Arc<AtomicU32>)> {
@@ -43,18 +46,29 @@ async fn answer(
     respond: &(impl Fn(u32, &str) -> String + ?Sized),
     count: &AtomicU32,
 ) -> io::Result<()> {
-    let mut head = Vec::new();
-    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
-        if stream.read_buf(&mut head).await? == 0 {
+    let mut request = Vec::new();
+    while !is_whole(&String::from_utf8_lossy(&request)) {
+        if stream.read_buf(&mut request).await? == 0 {
             return Ok(());
         }
     }
     let number = count.fetch_add(1, Ordering::SeqCst) + 1;
-    let response = respond(number, &String::from_utf8_lossy(&head));
+    let response = respond(number, &String::from_utf8_lossy(&request));
     stream.write_all(response.as_bytes()).await?;
     // A response without an end stays open until the client leaves.
-    while stream.read_buf(&mut head).await? > 0 {}
+    while stream.read_buf(&mut request).await? > 0 {}
     Ok(())
+}
+
+/// Whether a request has its head, and as much of a body as that says.
+fn is_whole(request: &str) -> bool {
+    let Some((head, body)) = request.split_once("\r\n\r\n") else {
+        return false;
+    };
+    let fields = head.lines().filter_map(|line| line.split_once(": "));
+    let length = fields.filter(|(name, _)| *name == "content-length");
+    let length = length.filter_map(|(_, value)| value.parse::<usize>().ok());
+    body.len() >= length.sum::<usize>()
 }
 
 fn response(status: u16, fields: &str, body: &str) -> String {
@@ -115,21 +129,32 @@ async fn response_is_that_of_reqwest_and_the_gate_is_that_of_the_host() {
 
 #[tokio::test]
 async fn waits_as_the_headers_say_and_sends_again() {
-    let (server, received) = serve(|number, _| match number {
-        1 => response(429, "retry-after-ms: 20\r\n", ""),
-        _ => response(200, "", "hello"),
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&requests);
+    let (server, received) = serve(move |number, request| {
+        seen.lock().unwrap().push(request.to_owned());
+        match number {
+            1 => response(429, "retry-after-ms: 20\r\n", ""),
+            _ => response(200, "", "hello"),
+        }
     })
     .await
     .unwrap();
     let (client, limiter) = (client(), limiter());
     let request = client
-        .post(format!("http://{server}/"))
+        .post(format!("http://{server}/items?page=2"))
+        .header("x-name", "value")
         .body("kept for the resend");
     let response = limiter.send(&client, request).await.unwrap();
     assert_eq!(response.status(), 200);
     let trail = response.extensions().get::<Trail>().unwrap();
     assert!(trail.waited() >= Duration::from_millis(20), "{trail:?}");
     assert_eq!(received.load(Ordering::SeqCst), 2);
+    let requests = requests.lock().unwrap();
+    assert_eq!(requests[0], requests[1], "resent as it was");
+    let starts = requests[1].starts_with("POST /items?page=2 HTTP/1.1\r\nx-name: value\r\n");
+    let ends = requests[1].ends_with("\r\n\r\nkept for the resend");
+    assert!(starts && ends, "{:?}", requests[1]);
 }
 
 #[tokio::test]
@@ -232,6 +257,29 @@ async fn response_counts_as_in_flight_to_the_end_of_its_body() {
     assert_eq!(in_flight(), 1);
     drop(response);
     assert_eq!(in_flight(), 0);
+}
+
+#[tokio::test]
+async fn next_request_waits_for_the_end_of_the_body_at_max_in_flight() {
+    let (server, _) = serve(|_, _| response(200, "", "hello")).await.unwrap();
+    let settings = GateSettings::builder()
+        .initial_rate(1000.0)
+        .max_in_flight(1)
+        .build();
+    let limiter = Limiter::builder().gate(settings.unwrap()).build();
+    let client = client();
+    let url = format!("http://{server}/");
+    let mut first = limiter.send(&client, client.get(&url)).await.unwrap();
+    let key = server.to_string();
+    let refusal = limiter.try_acquire(key.as_str()).unwrap_err();
+    assert_eq!(refusal.reason(), Reason::InFlight);
+    while first.chunk().await.unwrap().is_some() {}
+    // The response is still there, but its body has ended.
+    let second = limiter.send(&client, client.get(&url)).await.unwrap();
+    assert_eq!(
+        (first.status(), second.status()),
+        (first.status(), first.status())
+    );
 }
 
 #[tokio::test]
