@@ -812,6 +812,8 @@ fn within_ends_a_running_attempt() {
     let run = call.run(|attempt| slow(clock.clock(), Duration::from_secs(60), attempt));
     let error = drive(&clock, run).unwrap_err();
     assert_eq!((error.reason, error.sent), (TerminalReason::Expired, 1));
+    let message = "expired after 1 attempt; last: no response before its time was up";
+    assert_eq!(error.to_string(), message);
     assert_eq!(clock.clock().now(), Timestamp::from_secs(10));
     let gate = limiter.gate(KEY).unwrap().gate;
     assert_eq!(
@@ -897,7 +899,14 @@ fn kind_with_expiry_bounds_the_last_send_but_not_a_running_attempt() {
 
 #[test]
 fn call_dropped_during_an_attempt_counts_as_abandoned() {
-    let (clock, limiter) = limiter(FAST);
+    let clock = ManualClock::new();
+    let names = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&names);
+    let limiter = Limiter::builder()
+        .gate(gate(FAST))
+        .clock(clock.clock())
+        .on_event(move |_, event| seen.lock().unwrap().push(event.name()))
+        .build();
     let call = limiter.call(KEY);
     let mut run =
         Box::pin(call.run(|attempt| slow(clock.clock(), Duration::from_secs(60), attempt)));
@@ -910,6 +919,7 @@ fn call_dropped_during_an_attempt_counts_as_abandoned() {
         (gate.in_flight, gate.failed, gate.consecutive_failures),
         (0, 0, 0)
     );
+    assert_eq!(*names.lock().unwrap(), ["admitted", "abandoned"]);
 }
 
 #[test]

@@ -108,10 +108,23 @@ impl<T> fmt::Display for CallError<T> {
         }
         let is_cause = |step: &&TrailStep| !matches!(step.decision, CallDecision::Over { .. });
         match self.trail.steps().iter().rev().find(is_cause) {
+            // Nothing is recorded of an attempt without a result.
+            Some(step) if is_sent(&step.decision) => match self.error {
+                Some(_) => f.write_str("; last: the attempt failed"),
+                None => f.write_str("; last: no response before its time was up"),
+            },
             Some(step) => write!(f, "; last: {}", step.decision),
             None => Ok(()),
         }
     }
+}
+
+/// Whether an attempt follows the decision.
+fn is_sent(decision: &CallDecision) -> bool {
+    matches!(
+        decision,
+        CallDecision::Admitted { .. } | CallDecision::Hedged { .. }
+    )
 }
 
 // Not derived: the error is `Debug` even if the value is not.

@@ -15,8 +15,9 @@ use crate::pool::RefusalReason;
 /// Every decision about one call, in order.
 ///
 /// It holds at most [`Trail::MAX_STEPS`] steps: the first ones, and the last two, which show how
-/// the call ended. Steps left out in between are counted.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// the call ended. Steps left out in between are counted. Its `Debug` is the list of decisions in
+/// words, because programs that print an error often print it so.
+#[derive(Clone, Default, PartialEq)]
 pub struct Trail {
     steps: Vec<TrailStep>,
     left_out: u32,
@@ -76,6 +77,14 @@ impl Trail {
             self.steps.reserve_exact(2);
         }
         self.steps.push(TrailStep { at, decision });
+    }
+}
+
+// Not derived: every error of a call has a trail, and all fields of its steps fill a page.
+impl fmt::Debug for Trail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = self.steps.iter().map(|step| step.decision.to_string());
+        f.debug_list().entries(words).finish()
     }
 }
 
@@ -303,5 +312,15 @@ mod tests {
         assert_eq!(at[..2], [0, 1].map(Timestamp::from_secs));
         assert_eq!(at[97..], [97, 148, 149].map(Timestamp::from_secs));
         assert_eq!(trail.waited(), Duration::from_secs(150));
+    }
+
+    #[test]
+    fn debug_output_is_a_list_of_decisions_in_words() {
+        let mut trail = Trail::default();
+        trail.push(Timestamp::ZERO, admitted(Duration::ZERO));
+        let reason = TerminalReason::Expired;
+        trail.push(Timestamp::ZERO, CallDecision::Over { reason });
+        let words = r#"["admitted by `api.example.com` at once", "over: expired"]"#;
+        assert_eq!(format!("{trail:?}"), words);
     }
 }
