@@ -26,6 +26,11 @@
 //! **Redirects and retries of the client** are sent without a permit. For redirects to other hosts, and
 //! for exact counts, switch both off: `.redirect(Policy::none()).retry(retry::never())`.
 //!
+//! **Timeouts.** [`SendRequest::within`] bounds the whole request and
+//! [`SendRequest::attempt_timeout`] each attempt; from the latter the gate learns, as it does from a
+//! timeout of the client. One around it, such as `tokio::time::timeout`, only drops the future: the
+//! attempt counts as abandoned, and a server that does not answer is not noticed.
+//!
 //! **Bodies of errors** are read, up to 64 KiB and for five seconds, because many servers say there
 //! what a status means. They are part of the response all the same.
 

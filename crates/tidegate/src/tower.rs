@@ -35,9 +35,10 @@
 //! calls the service below and reports the outcome. Bodies pass through untouched. An attempt is
 //! settled when the response's head arrives, so a failure while the body is read is not reported.
 //!
-//! **Order.** A timeout for the whole request, including waits, goes outside of the layer; a
-//! timeout for one attempt goes inside, where the gate learns from it. A timeout outside only drops
-//! the future, and a dropped permit says nothing about the server.
+//! **Timeouts.** [`RetryLayer::within`] bounds the whole request, including waits, and
+//! [`RetryLayer::attempt_timeout`] one attempt, from which the gate learns. So it does from a timeout
+//! layer inside. One outside only drops the future: an attempt in flight counts as abandoned, which
+//! says nothing about the server.
 
 mod exchange;
 mod key;
