@@ -147,6 +147,11 @@ mod tests {
         }
     }
 
+    #[test]
+    fn gate_takes_as_much_memory_as_the_documentation_says() {
+        assert_eq!(size_of::<Option<Slot>>(), 320);
+    }
+
     #[derive(Clone, Debug)]
     enum Step {
         Insert(u8),
