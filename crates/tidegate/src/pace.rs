@@ -102,6 +102,7 @@ pub enum NotStarted {
 
 /// How a pace is at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PaceView {
     /// Failures that count: the multiplier of the base.
     pub failures: usize,

@@ -97,6 +97,7 @@ pub struct Polling<'a> {
 
 /// A job that is done.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct PollResult<T> {
     /// The value of the last response.
     pub value: T,
@@ -106,6 +107,7 @@ pub struct PollResult<T> {
 
 /// Polling that ended without the job being done.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct PollError<T> {
     /// Why.
     pub failure: PollFailure,
@@ -153,6 +155,7 @@ impl fmt::Display for PollFailure {
 
 /// A response, and what polling does next.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct PollUpdate {
     /// The number of the request, counted from 1.
     pub number: u32,

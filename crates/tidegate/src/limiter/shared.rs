@@ -40,6 +40,7 @@ pub struct SharedCall {
 
 /// How many gates use the store, and how many of them do without it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FleetStatus {
     /// Gates that were used lately.
     pub active: usize,
