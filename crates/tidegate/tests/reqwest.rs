@@ -275,7 +275,8 @@ async fn next_request_waits_for_the_end_of_the_body_at_max_in_flight() {
     assert_eq!(refusal.reason(), Reason::InFlight);
     while first.chunk().await.unwrap().is_some() {}
     // The response is still there, but its body has ended.
-    let second = limiter.send(&client, client.get(&url)).await.unwrap();
+    let sending = limiter.send(&client, client.get(&url));
+    let second = sending.within(Duration::from_secs(20)).await.unwrap();
     assert_eq!(
         (first.status(), second.status()),
         (first.status(), first.status())
