@@ -130,8 +130,9 @@ impl Limiter {
     /// Takes a permit if one is available now. Never waits, whatever the ask allows.
     ///
     /// ```
-    /// # use tidegate::{Limiter, Reason};
-    /// let limiter = Limiter::new();
+    /// # use tidegate::{Limiter, ManualClock, Reason};
+    /// // The time of this one stands still.
+    /// let limiter = Limiter::builder().clock(ManualClock::new().clock()).build();
     /// let permit = limiter.try_acquire("api.example.com").unwrap();
     /// let refusal = limiter.try_acquire("api.example.com").unwrap_err();
     /// assert_eq!(refusal.reason(), Reason::Rate);

@@ -68,7 +68,10 @@ impl System {
 
     /// Fires alarms that are due, if there is no thread that does.
     pub(super) fn catch_up(&self) {
-        while !self.has_thread {
+        if self.has_thread {
+            return;
+        }
+        loop {
             let waker = self.thread.lock().alarms.pop_due(self.now());
             match waker {
                 Some(waker) => wake(waker),

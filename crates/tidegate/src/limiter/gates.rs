@@ -712,7 +712,7 @@ mod tests {
         let settings = Arc::downgrade(&lock(&limiter.inner.hosts));
         let copies = settings.strong_count();
         let work = {
-            let (limiter, pool) = (limiter.clone(), pool.clone());
+            let limiter = limiter.clone();
             move |times: u32| {
                 let ok = Outcome::status(200, Duration::from_millis(1));
                 for _ in 0..times {
@@ -729,7 +729,7 @@ mod tests {
             }
         };
         // The gates are made here.
-        work.clone()(5);
+        work(5);
         assert_eq!(beside_all_locks(&limiter, move || work(5)), Some(5));
     }
 
