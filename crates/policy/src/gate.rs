@@ -353,6 +353,12 @@ impl Gate {
         self.has_fast_path = !paused && is_plain && !self.adaptive.is_probing_blind();
     }
 
+    /// Whether only tokens matter. Then it is not held, and its breaker is Closed.
+    #[inline]
+    pub(crate) fn has_fast_path(&self) -> bool {
+        self.has_fast_path
+    }
+
     fn begin_epoch(&mut self) {
         self.counters.begin_epoch();
     }

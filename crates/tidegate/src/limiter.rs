@@ -71,6 +71,8 @@ struct Inner {
     registry: Registry,
     hosts: Mutex<Arc<Hosts<HostSettings>>>,
     listener: Option<Arc<dyn EventListener>>,
+    /// Whether its gates are local and there is no listener: one test on the path of most asks.
+    is_plain: bool,
     /// Seeds the random generator of each call.
     seeds: Mutex<Random>,
     budget_settings: BudgetSettings,
@@ -105,6 +107,7 @@ impl Limiter {
         } = builder;
         let hosts = Arc::new(hosts);
         let inner = Inner {
+            is_plain: listener.is_none() && fleet.is_none(),
             clock: clock.unwrap_or_default(),
             registry: Registry::new(&hosts, fleet),
             hosts: Mutex::new(hosts),

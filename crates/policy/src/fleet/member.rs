@@ -184,7 +184,26 @@ impl Member {
 
     /// Counts an outcome; call it before [`Gate::settle`], and settle with the verdict that it returns:
     /// a 403 that is a ban counts as throttled.
+    #[inline]
     pub fn settled(
+        &mut self,
+        settings: &SharedSettings,
+        permit: &Permit,
+        outcome: &Outcome,
+        verdict: Option<Verdict>,
+        now: Timestamp,
+    ) -> Option<Verdict> {
+        let says_nothing_else = outcome.hint.remaining.is_none() && !self.external.is_probing();
+        let is_plain = verdict == Some(Verdict::Success) && says_nothing_else;
+        if is_plain && self.external.is_sent_in_epoch(permit.number()) {
+            self.count_accepted(outcome);
+            return verdict;
+        }
+        self.settled_slow_path(settings, permit, outcome, verdict, now)
+    }
+
+    #[inline(never)]
+    fn settled_slow_path(
         &mut self,
         settings: &SharedSettings,
         permit: &Permit,
@@ -208,8 +227,7 @@ impl Member {
             Some(Verdict::Success)
                 if is_present || self.external.is_sent_in_epoch(permit.number()) =>
             {
-                self.feedback.accepted = self.feedback.accepted.saturating_add(1);
-                self.feedback.latency_sum += outcome.latency;
+                self.count_accepted(outcome);
             }
             Some(Verdict::Success) => self.count_late(),
             Some(Verdict::Throttled) => {
@@ -248,7 +266,18 @@ impl Member {
     }
 
     /// Notices a hold and a trip of the gate; call it after [`Gate::settle`].
+    #[inline]
     pub fn after_settle(&mut self, gate: &Gate, now: Timestamp) {
+        if gate.has_fast_path() {
+            // Neither held nor tripped.
+            self.was_open = false;
+        } else {
+            self.notice_gate(gate, now);
+        }
+    }
+
+    #[inline(never)]
+    fn notice_gate(&mut self, gate: &Gate, now: Timestamp) {
         if let Some(until) = gate.hold_until(now)
             && until > self.external.hold_until
         {
@@ -578,6 +607,12 @@ impl Member {
             && self
                 .refused_at
                 .is_some_and(|at| now.since(at) < BAN_AFTER_REFUSAL)
+    }
+
+    #[inline]
+    fn count_accepted(&mut self, outcome: &Outcome) {
+        self.feedback.accepted = self.feedback.accepted.saturating_add(1);
+        self.feedback.latency_sum = self.feedback.latency_sum.saturating_add(outcome.latency);
     }
 
     fn count_late(&mut self) {

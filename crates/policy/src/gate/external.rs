@@ -213,7 +213,7 @@ impl External {
             self.slots.add_debt(cost - 1);
             self.numbers.record(number, slot.epoch, slot.serial);
         } else if self.has_cap && self.slots.is_empty() {
-            self.bucket.refill(now, self.burst, Pause::NONE);
+            self.bucket.refill_unpaused(now, self.burst);
             if !self.bucket.take(f64::from(cost), self.burst) {
                 return false;
             }

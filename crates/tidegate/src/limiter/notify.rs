@@ -28,6 +28,12 @@ impl Limiter {
         listener.is_some_and(|listener| listener.wants_everything())
     }
 
+    /// Whether an ask may be admitted without an event at a local gate.
+    #[inline]
+    pub(super) fn is_quick(&self) -> bool {
+        self.inner.is_plain || self.inner.registry.fleet().is_none() && !self.wants_every_event()
+    }
+
     /// The key of a gate, if there is a listener. Copied, because events are emitted after
     /// unlocking.
     pub(super) fn key_if_listening(&self, shard: &Shard, location: GateLocation) -> Option<String> {

@@ -310,7 +310,7 @@ impl Shard {
         body
     }
 
-    #[inline(never)]
+    #[inline]
     fn settle_shared(
         &mut self,
         index: SlotIndex,
@@ -319,14 +319,7 @@ impl Shard {
         verdict: Option<Verdict>,
         now: Timestamp,
     ) -> Option<Verdict> {
-        let now = self.time_at(index, now);
-        let verdict = self.count_shared(index, &permit, outcome, verdict, now);
-        let (gate, settings, _) = self.parts(index);
-        let verdict = gate.settle(settings, permit, outcome, verdict, now);
-        if let Some(mut shared) = self.shared(index) {
-            shared.after_settle(now);
-        }
-        verdict
+        self.shared(index)?.settle(permit, outcome, verdict, now)
     }
 
     /// Counts an outcome for the fleet, if there is one. Returns the verdict to settle the gate with.

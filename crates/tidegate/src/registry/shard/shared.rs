@@ -74,6 +74,23 @@ impl Shared<'_> {
         hold.max(self.shared.member.external().slots.next())
     }
 
+    #[inline]
+    pub(super) fn settle(
+        self,
+        permit: gate::Permit,
+        outcome: &Outcome,
+        verdict: Option<Verdict>,
+        now: Timestamp,
+    ) -> Option<Verdict> {
+        let Self { gate, settings, .. } = self;
+        let member = &mut self.shared.member;
+        let now = not_back(gate, now);
+        let verdict = member.settled(settings, &permit, outcome, verdict, now);
+        let verdict = gate.settle(&settings.gate, permit, outcome, verdict, now);
+        member.after_settle(gate, now);
+        verdict
+    }
+
     /// Counts an outcome for the fleet. Returns the verdict to settle the gate with.
     pub(super) fn count(
         &mut self,
@@ -146,7 +163,7 @@ impl Shard {
 
     /// [`Shard::acquire_at_once`] at a shared gate. If its next call is scheduled already, an ask that is
     /// admitted does not make it due sooner.
-    #[inline(never)]
+    #[inline]
     pub(crate) fn acquire_shared_at_once(
         &mut self,
         index: SlotIndex,
