@@ -11,6 +11,7 @@
 
 mod decode;
 mod encode;
+mod known_head;
 
 use std::fmt;
 use std::future::poll_fn;
@@ -32,6 +33,7 @@ use crate::timer::ReusableTimer;
 
 use decode::{BodyDecoder, Decoded, InvalidResponse, Parsed, parse_head};
 use encode::RequestWriter;
+use known_head::KnownHead;
 
 /// A connection over HTTP/1.1: one request at a time.
 pub(super) struct Http1Connection {
@@ -57,6 +59,8 @@ pub(super) struct Http1Connection {
     has_received: bool,
     /// The memory of the request's headers is used for those of its response.
     headers: HeaderMap,
+    /// What the heads of its responses have in common.
+    known: KnownHead,
     /// The timer of all its requests, one after the other.
     timer: ReusableTimer,
 }
@@ -120,6 +124,7 @@ impl Http1Connection {
             is_kept_alive: true,
             has_received: false,
             headers: HeaderMap::new(),
+            known: KnownHead::default(),
             timer: ReusableTimer::default(),
         }
     }
@@ -200,7 +205,8 @@ impl Http1Connection {
             }
             loop {
                 self.skip_empty_lines()?;
-                match parse_head(&mut self.unread, self.is_head, &mut self.headers)? {
+                let (headers, known) = (&mut self.headers, &mut self.known);
+                match parse_head(&mut self.unread, self.is_head, headers, known)? {
                     Parsed::Head(head) => {
                         self.is_kept_alive &= head.is_kept_alive;
                         self.body = head.body;

@@ -74,7 +74,7 @@ impl Trail {
         }
         if self.steps.is_empty() {
             // Most calls are admitted and answered, and nothing else.
-            self.steps.reserve_exact(2);
+            self.steps = Vec::with_capacity(2);
         }
         self.steps.push(TrailStep { at, decision });
     }

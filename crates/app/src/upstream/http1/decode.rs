@@ -8,6 +8,8 @@ use httparse::{ParserConfig, Status};
 use hyper::body::Frame;
 use hyper::ext::ReasonPhrase;
 
+use super::known_head::{KnownHead, read_field};
+
 /// Bytes that are no response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid HTTP: {0}")]
@@ -37,46 +39,38 @@ pub(super) enum Parsed {
 const MAX_HEADERS: usize = 100;
 
 /// Reads the head of a response to a request with the method HEAD (`is_head`) or another. Headers are
-/// put into `headers`, which is empty: its memory is used again.
+/// put into `headers`, which is empty: its memory is used again. `known` is of the same connection.
 pub(super) fn parse_head(
     bytes: &mut Bytes,
     is_head: bool,
     headers: &mut HeaderMap,
+    known: &mut KnownHead,
 ) -> Result<Parsed, InvalidResponse> {
-    let mut fields = [const { MaybeUninit::uninit() }; MAX_HEADERS];
-    let mut head = httparse::Response::new(&mut []);
-    let config = ParserConfig::default();
-    let parsed = config.parse_response_with_uninit_headers(&mut head, bytes, &mut fields);
-    let length = match parsed {
-        Ok(Status::Complete(length)) => length,
-        Ok(Status::Partial) => return Ok(Parsed::Partial),
-        Err(httparse::Error::TooManyHeaders) => return Err(InvalidResponse("too many headers")),
-        Err(_) => return Err(InvalidResponse("a malformed head")),
+    let mut fields = HeaderFields {
+        headers,
+        framing: FramingHeaders::default(),
     };
-    let status = StatusCode::from_u16(head.code.unwrap_or_default());
-    let status = status.map_err(|_| InvalidResponse("a status out of range"))?;
-    if status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS {
-        _ = bytes.split_to(length);
-        return Ok(Parsed::Informational);
-    }
-    let is_http10 = head.version == Some(0);
-    let mut framing = FramingHeaders {
-        is_kept_alive: !is_http10,
-        ..FramingHeaders::default()
+    let read = match known.status(bytes) {
+        Some((status, start)) => read_known(bytes, status, start, known, &mut fields),
+        None => read_head(bytes, known, &mut fields),
     };
-    headers.reserve(head.headers.len());
-    for field in &*head.headers {
-        let name = HeaderName::from_bytes(field.name.as_bytes());
-        let name = name.map_err(|_| InvalidResponse("the name of a header"))?;
-        let value = HeaderValue::from_maybe_shared(bytes.slice_ref(field.value));
-        let value = value.map_err(|_| InvalidResponse("the value of a header"))?;
-        framing.note(&name, &value)?;
-        // Most servers send this. It says nothing that anyone looks for.
-        if name == header::CONNECTION && value.as_bytes().eq_ignore_ascii_case(b"keep-alive") {
-            continue;
+    let HeaderFields { mut framing, .. } = fields;
+    let head = match read? {
+        HeadRead::Head(head) => head,
+        HeadRead::Informational(length) => {
+            _ = bytes.split_to(length);
+            return Ok(Parsed::Informational);
         }
-        headers.append(name, value);
-    }
+        HeadRead::Partial => {
+            headers.clear();
+            return Ok(Parsed::Partial);
+        }
+    };
+    let (status, is_http10) = (head.status, head.is_http10);
+    framing.is_kept_alive = match is_http10 {
+        true => framing.has_keep_alive && !framing.has_close,
+        false => !framing.has_close,
+    };
     let body = framing.body(status, is_head, is_http10)?;
     if framing.are_ambiguous(status) {
         headers.remove(header::CONTENT_LENGTH);
@@ -87,10 +81,7 @@ pub(super) fn parse_head(
         headers.insert(header::CONTENT_LENGTH, length.into());
     }
     let mut response = Response::new(());
-    let reason = head.reason.unwrap_or_default();
-    if Some(reason) != status.canonical_reason()
-        && let Ok(reason) = ReasonPhrase::try_from(reason.as_bytes())
-    {
+    if let Some(reason) = head.reason {
         response.extensions_mut().insert(reason);
     }
     *response.status_mut() = status;
@@ -99,7 +90,7 @@ pub(super) fn parse_head(
         false => Version::HTTP_11,
     };
     *response.headers_mut() = std::mem::take(headers);
-    _ = bytes.split_to(length);
+    _ = bytes.split_to(head.length);
     Ok(Parsed::Head(ResponseHead {
         response,
         is_kept_alive: framing.is_kept_alive
@@ -107,6 +98,136 @@ pub(super) fn parse_head(
             && body != BodyDecoder::UntilClose,
         body,
     }))
+}
+
+/// What was read of a head.
+enum HeadRead {
+    Head(HeadParts),
+    /// So many bytes of an informational one.
+    Informational(usize),
+    Partial,
+}
+
+struct HeadParts {
+    status: StatusCode,
+    is_http10: bool,
+    /// If it is not the usual one.
+    reason: Option<ReasonPhrase>,
+    length: usize,
+}
+
+/// Where headers are put.
+struct HeaderFields<'a> {
+    headers: &'a mut HeaderMap,
+    framing: FramingHeaders,
+}
+
+impl HeaderFields<'_> {
+    fn add(&mut self, name: HeaderName, value: HeaderValue) -> Result<(), InvalidResponse> {
+        self.framing.note(&name, &value)?;
+        // Most servers send this. It says nothing that anyone looks for.
+        if name != header::CONNECTION || !value.as_bytes().eq_ignore_ascii_case(b"keep-alive") {
+            self.headers.append(name, value);
+        }
+        Ok(())
+    }
+}
+
+/// Reads a head of which nothing is known.
+fn read_head(
+    bytes: &Bytes,
+    known: &mut KnownHead,
+    fields: &mut HeaderFields<'_>,
+) -> Result<HeadRead, InvalidResponse> {
+    let mut space = [const { MaybeUninit::uninit() }; MAX_HEADERS];
+    let mut head = httparse::Response::new(&mut []);
+    let config = ParserConfig::default();
+    let parsed = config.parse_response_with_uninit_headers(&mut head, bytes, &mut space);
+    let length = match parsed.map_err(malformed)? {
+        Status::Complete(length) => length,
+        Status::Partial => return Ok(HeadRead::Partial),
+    };
+    let status = StatusCode::from_u16(head.code.unwrap_or_default());
+    let status = status.map_err(|_| InvalidResponse("a status out of range"))?;
+    if status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS {
+        return Ok(HeadRead::Informational(length));
+    }
+    fields.headers.reserve(head.headers.len());
+    for field in &*head.headers {
+        let (name, value) = read_field(bytes, field)?;
+        fields.add(name, value)?;
+    }
+    let is_http10 = head.version == Some(0);
+    let reason = head
+        .reason
+        .filter(|reason| Some(*reason) != status.canonical_reason());
+    let reason = reason.and_then(|reason| ReasonPhrase::try_from(reason.as_bytes()).ok());
+    if !is_http10 && status.is_success() && reason.is_none() {
+        known.learn(bytes, status, head.headers);
+    }
+    Ok(HeadRead::Head(HeadParts {
+        status,
+        is_http10,
+        reason,
+        length,
+    }))
+}
+
+/// Reads a head that begins with the known status line, `start` bytes long.
+fn read_known(
+    bytes: &Bytes,
+    status: StatusCode,
+    start: usize,
+    known: &mut KnownHead,
+    fields: &mut HeaderFields<'_>,
+) -> Result<HeadRead, InvalidResponse> {
+    let repeated = known.read_repeated(&bytes[start..], |name, value| fields.add(name, value));
+    let (count, length) = repeated?;
+    let start = start + length;
+    let rest = match bytes[start..].starts_with(b"\r\n") {
+        true => Status::Complete(2),
+        false => read_rest(bytes, start, count, known, fields)?,
+    };
+    Ok(match rest {
+        Status::Complete(length) => HeadRead::Head(HeadParts {
+            status,
+            is_http10: false,
+            reason: None,
+            length: start + length,
+        }),
+        Status::Partial => HeadRead::Partial,
+    })
+}
+
+/// Reads the lines of a head behind `count` known ones. Returns how long they are. Not inlined, so that
+/// heads without need not have the room on their stack.
+#[inline(never)]
+fn read_rest(
+    bytes: &Bytes,
+    start: usize,
+    count: usize,
+    known: &mut KnownHead,
+    fields: &mut HeaderFields<'_>,
+) -> Result<Status<usize>, InvalidResponse> {
+    let mut space = [httparse::EMPTY_HEADER; MAX_HEADERS];
+    let parsed = httparse::parse_headers(&bytes[start..], &mut space[count..]);
+    let (length, rest) = match parsed.map_err(malformed)? {
+        Status::Complete(read) => read,
+        Status::Partial => return Ok(Status::Partial),
+    };
+    let mut next = count;
+    for field in rest {
+        let (name, value) = known.field(&mut next, bytes, field)?;
+        fields.add(name, value)?;
+    }
+    Ok(Status::Complete(length))
+}
+
+fn malformed(error: httparse::Error) -> InvalidResponse {
+    match error {
+        httparse::Error::TooManyHeaders => InvalidResponse("too many headers"),
+        _ => InvalidResponse("a malformed head"),
+    }
 }
 
 /// What the headers of a response say about its framing.
@@ -117,6 +238,7 @@ struct FramingHeaders {
     repeats_length: bool,
     encoding: Option<Encoding>,
     is_kept_alive: bool,
+    has_keep_alive: bool,
     has_close: bool,
 }
 
@@ -152,8 +274,7 @@ impl FramingHeaders {
             self.has_close |= words
                 .clone()
                 .any(|word| word.eq_ignore_ascii_case(b"close"));
-            self.is_kept_alive |= words.any(|word| word.eq_ignore_ascii_case(b"keep-alive"));
-            self.is_kept_alive &= !self.has_close;
+            self.has_keep_alive |= words.any(|word| word.eq_ignore_ascii_case(b"keep-alive"));
         }
         Ok(())
     }
@@ -409,10 +530,85 @@ mod tests {
     fn head_of(method: &str, text: &str) -> Result<ResponseHead, InvalidResponse> {
         let mut bytes = Bytes::copy_from_slice(text.as_bytes());
         let mut headers = HeaderMap::new();
-        match parse_head(&mut bytes, method == "HEAD", &mut headers)? {
+        let mut known = KnownHead::default();
+        match parse_head(&mut bytes, method == "HEAD", &mut headers, &mut known)? {
             Parsed::Head(head) => Ok(head),
             other => panic!("{other:?}"),
         }
+    }
+
+    fn parse(bytes: &mut Bytes, known: &mut KnownHead) -> Result<Parsed, InvalidResponse> {
+        parse_head(bytes, false, &mut HeaderMap::new(), known)
+    }
+
+    /// What is read of a head: everything that matters, as text.
+    fn read(text: &str, known: &mut KnownHead) -> String {
+        let mut bytes = Bytes::copy_from_slice(text.as_bytes());
+        let parsed = parse(&mut bytes, known);
+        format!("{parsed:?}, then {bytes:?}")
+    }
+
+    #[test]
+    fn known_lines_change_nothing() {
+        let heads = [
+            "Server: a\r\nDate: 1\r\nConnection: keep-alive\r\nContent-Length: 3\r\nX-A: \r\n",
+            "Server: a\r\nDate: 2\r\nConnection: keep-alive\r\nContent-Length: 3\r\nX-A: \r\n",
+            "Server: a\r\nDate: 2\r\nContent-Length: 3\r\nX-A: \r\n",
+            "server: a\r\nDate: 2\r\nNew: 1\r\nContent-Length: 4\r\nX-A: b\r\nX-A: c\r\n",
+            "Server: a\r\n Date: 2\r\nContent-Length: 3\r\n",
+            "Server: a\r\n\tb\r\n",
+            "Server: a\nDate: 3\nContent-Length: 3\n",
+            "Server: a\r\nDate : 2\r\n",
+            "Server: a\r\nDate: 2\r\nContent-Length: 3\r\nContent-Length: 4\r\n",
+            "Server: a\r\nDate: 2\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n",
+            "Server: a\r\nDate: 2\r\nSet-Cookie: a=b\r\nConnection: close\r\n",
+            "Server: a\r\nServer: a\r\nDate: 2\r\nContent-Length: 03\r\n",
+            "Content-Length: 3\r\nX-A: \r\nServer: a\r\n",
+            "",
+        ];
+        let statuses = [
+            "1.1 200 OK",
+            "1.1 200 Fine",
+            "1.0 200 OK",
+            "1.1 404 Not Found",
+            "1.1 204 No Content",
+        ];
+        let many = "Server: a\r\n".repeat(MAX_HEADERS);
+        let mut known = KnownHead::default();
+        for round in 0..3 {
+            for lines in heads
+                .iter()
+                .copied()
+                .chain([&*many, &format!("{many}X-A: b\r\n")])
+            {
+                for status in statuses {
+                    let text = format!("HTTP/{status}\r\n{lines}\r\nrest");
+                    let expected = read(&text, &mut KnownHead::default());
+                    assert_eq!(read(&text, &mut known), expected, "round {round}: {text:?}");
+                    for end in 0..text.len().min(120) {
+                        let expected = read(&text[..end], &mut KnownHead::default());
+                        assert_eq!(
+                            read(&text[..end], &mut known),
+                            expected,
+                            "{:?}",
+                            &text[..end]
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn learns_lines_that_repeat_but_no_cookies() {
+        let text = "HTTP/1.1 200 OK\r\nServer: a\r\nSet-Cookie: secret\r\n\r\n";
+        let mut known = KnownHead::default();
+        read(text, &mut known);
+        assert!(!format!("{known:?}").contains("server"));
+        read(text, &mut known);
+        let learned = format!("{known:?}");
+        assert!(learned.contains("server"), "{learned}");
+        assert!(!learned.contains("secret"), "{learned}");
     }
 
     #[test]
@@ -433,16 +629,16 @@ mod tests {
         let text = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
         for end in 0..text.len() - 2 {
             let mut bytes = Bytes::copy_from_slice(&text.as_bytes()[..end]);
-            let parsed = parse_head(&mut bytes, false, &mut HeaderMap::new());
+            let parsed = parse(&mut bytes, &mut KnownHead::default());
             assert!(matches!(parsed, Ok(Parsed::Partial)), "{end}");
             assert_eq!(bytes.len(), end);
         }
         let mut bytes = Bytes::from(text);
-        let parsed = parse_head(&mut bytes, false, &mut HeaderMap::new());
+        let parsed = parse(&mut bytes, &mut KnownHead::default());
         assert!(matches!(parsed, Ok(Parsed::Head(_))));
         assert_eq!(bytes, "ok");
         let mut bytes = Bytes::from("HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\nHTTP");
-        let parsed = parse_head(&mut bytes, false, &mut HeaderMap::new());
+        let parsed = parse(&mut bytes, &mut KnownHead::default());
         assert!(matches!(parsed, Ok(Parsed::Informational)));
         assert_eq!(bytes, "HTTP");
     }
