@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use policy::random::Random;
+use serde_json::json;
 use store::private_postgres::{PASSWORD, PrivatePostgres};
 
 use super::operations::{Received, count, post, settings, upstream};
@@ -53,6 +54,8 @@ fn lost(accepted: &[String], received: &Received) -> Vec<String> {
     accepted.iter().filter(is_lost).cloned().collect()
 }
 
+/// `FLEET_TEST_OPERATIONS` sets how many are accepted, and `FLEET_TEST_LOG` names a file that gets a line
+/// with the figures: `scripts/run-crashes --fleet` runs a hundred thousand.
 #[test]
 fn nodes_that_are_killed_and_frozen_at_random_lose_nothing() {
     let wanted = std::env::var("FLEET_TEST_OPERATIONS").ok();
@@ -61,6 +64,7 @@ fn nodes_that_are_killed_and_frozen_at_random_lose_nothing() {
     let mut random = Random::from_seed(seed);
     let received = Received::default();
     let mut fleet = Fleet::start(3, &upstream(Arc::clone(&received)));
+    let begin = SystemTime::now();
     let mut accepted = Vec::new();
     while accepted.len() < wanted {
         let producers = fleet.produce(accepted.len());
@@ -68,27 +72,55 @@ fn nodes_that_are_killed_and_frozen_at_random_lose_nothing() {
         let node = usize::try_from(random.below(3)).unwrap();
         match random.below(3) {
             0 => fleet.freeze(node),
+            // Most that are frozen must live until they are late.
+            _ if fleet.frozen[node].is_some() && random.below(20) > 0 => {}
             _ => fleet.kill(node),
         }
-        fleet.thaw(LONGER_THAN_A_LEASE);
+        fleet.thaw();
         for producer in producers {
             accepted.extend(producer.join().unwrap());
         }
     }
-    fleet.thaw(Duration::ZERO);
-    wait_until_done(&fleet.database);
+    wait_for_all("the end of all freezes", || {
+        fleet.thaw();
+        fleet
+            .frozen
+            .iter()
+            .filter(|frozen| frozen.is_some())
+            .count()
+    });
+    wait_for_all("the end of all deliveries", || pending(&fleet.database));
     let lost = lost(&accepted, &received);
     assert!(lost.is_empty(), "seed {seed}: lost {lost:?}");
-    println!(
-        "{} accepted, {} kills, {} freezes, none lost",
-        accepted.len(),
-        fleet.kills,
-        fleet.freezes
-    );
+    let repeated = received
+        .lock()
+        .unwrap()
+        .values()
+        .filter(|times| **times > 1)
+        .count();
+    let figures = json!({
+        "seed": seed,
+        "accepted": accepted.len(),
+        "lost": lost.len(),
+        "kills": fleet.kills,
+        "freezes": fleet.freezes,
+        "late_claims": fleet.late,
+        "late_claims_noticed": fleet.noticed,
+        "cut_off": fleet.cut_off,
+        "received_more_than_once": repeated,
+        "seconds": begin.elapsed().unwrap_or_default().as_secs(),
+    });
+    println!("{figures}");
+    if let Ok(path) = std::env::var("FLEET_TEST_LOG") {
+        fs::write(path, format!("{figures}\n")).unwrap();
+    }
 }
 
 /// Enough to meet most moments of a delivery now and then.
 const OPERATIONS: usize = 500;
+
+/// No claim ends earlier: claims of 15 s are extended every 5 s.
+const SHORTER_THAN_A_LEASE: Duration = Duration::from_secs(9);
 
 /// Others have taken over by then.
 const LONGER_THAN_A_LEASE: Duration = Duration::from_secs(17);
@@ -98,10 +130,24 @@ struct Fleet {
     database: PrivatePostgres,
     homes: Vec<Home>,
     nodes: Vec<Running>,
-    /// When a node was frozen.
-    frozen: Vec<Option<SystemTime>>,
+    frozen: Vec<Option<Frozen>>,
     kills: u64,
     freezes: u64,
+    /// Claims of nodes that were frozen for longer than a lease.
+    late: u64,
+    /// How many late results these nodes have noticed.
+    noticed: u64,
+    /// How many of these nodes lost their connection to the database.
+    cut_off: u64,
+}
+
+/// A node that is frozen.
+struct Frozen {
+    since: SystemTime,
+    /// How many operations it was sending.
+    claims: u64,
+    /// How many late results it had noticed before.
+    noticed: u64,
 }
 
 impl Fleet {
@@ -110,11 +156,14 @@ impl Fleet {
         let homes: Vec<Home> = (0..nodes).map(|_| home(&database, upstream)).collect();
         Self {
             nodes: homes.iter().map(Home::start).collect(),
-            frozen: vec![None; nodes],
+            frozen: (0..nodes).map(|_| None).collect(),
             database,
             homes,
             kills: 0,
             freezes: 0,
+            late: 0,
+            noticed: 0,
+            cut_off: 0,
         }
     }
 
@@ -142,21 +191,44 @@ impl Fleet {
     /// Freezes a node, but never the last one.
     fn freeze(&mut self, node: usize) {
         let awake = self.frozen.iter().filter(|frozen| frozen.is_none());
-        if awake.count() > 1 && self.frozen[node].is_none() {
-            self.freezes += 1;
-            self.nodes[node].signal("STOP");
-            self.frozen[node] = Some(SystemTime::now());
+        if awake.count() == 1 || self.frozen[node].is_some() {
+            return;
         }
+        self.freezes += 1;
+        let noticed = metric(&self.nodes[node].admin, LOST);
+        self.nodes[node].signal("STOP");
+        self.frozen[node] = Some(Frozen {
+            since: SystemTime::now(),
+            claims: 0,
+            noticed,
+        });
     }
 
-    /// Lets nodes go on that are frozen for so long.
-    fn thaw(&mut self, after: Duration) {
-        for (node, frozen) in self.nodes.iter().zip(&mut self.frozen) {
-            let is_over = |since: &SystemTime| since.elapsed().unwrap_or_default() >= after;
-            if frozen.as_ref().is_some_and(is_over) {
-                node.signal("CONT");
-                *frozen = None;
+    /// Lets nodes go on that were frozen for longer than a lease. They must notice that each of their
+    /// claims has passed to another node.
+    fn thaw(&mut self) {
+        let nodes = self.nodes.iter().zip(&self.homes);
+        for ((node, home), place) in nodes.zip(&mut self.frozen) {
+            let Some(frozen) = place else { continue };
+            let time = frozen.since.elapsed().unwrap_or_default();
+            if time < SHORTER_THAN_A_LEASE {
+                // The last count is the one: the database may still do what it had received before.
+                frozen.claims = running(&self.database, home);
             }
+            if time < LONGER_THAN_A_LEASE {
+                continue;
+            }
+            node.signal("CONT");
+            let noticed = wait_for("a notice of every late result", || {
+                let noticed = metric(&node.admin, LOST) - frozen.noticed;
+                // A claim whose commit was not answered before the connection broke is none that it has.
+                let is_cut_off = home.stderr().contains("store_degraded");
+                (noticed >= frozen.claims || is_cut_off).then_some(noticed)
+            });
+            self.late += frozen.claims;
+            self.noticed += noticed;
+            self.cut_off += u64::from(noticed < frozen.claims);
+            *place = None;
         }
     }
 }
@@ -249,11 +321,27 @@ fn produce_for(listen: &str, name: &str, time: Duration) -> Vec<String> {
 
 /// Waits until nothing is pending.
 fn wait_until_done(database: &PrivatePostgres) {
+    wait_for("the end of all deliveries", || {
+        (pending(database) == 0).then_some(())
+    });
+}
+
+/// How many operations have not ended.
+fn pending(database: &PrivatePostgres) -> usize {
     let sql = "SELECT count(*) FROM tidegate.operations
                WHERE state IN ('available', 'running', 'retryable')";
-    wait_for("the end of all deliveries", || {
-        (database.query(sql) == "0").then_some(())
-    });
+    database.query(sql).parse().unwrap()
+}
+
+/// Waits until nothing is left of what `left` counts. There may be much, so the time is bounded for each.
+fn wait_for_all(what: &str, mut left: impl FnMut() -> usize) {
+    let mut before = left();
+    while before > 0 {
+        before = wait_for(what, || {
+            let now = left();
+            (now < before).then_some(now)
+        });
+    }
 }
 
 #[test]
