@@ -392,19 +392,41 @@ fn a_database_that_cannot_be_used_is_an_error_at_the_start() {
     let database = PrivatePostgres::start();
     let home = home(&database, "http://127.0.0.1:1");
     let address = home.data().with_file_name("address");
-    fs::write(&address, database.url().replace(PASSWORD, "wrong-secret")).unwrap();
-    let output = home.command().output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(
-        said.contains("password authentication failed for user"),
-        "{said}"
+    // Said by the server at its start, and by the command that moves operations.
+    let refused = |url: &str, expected: &[&str]| {
+        fs::write(&address, url).unwrap();
+        let output = home.command().output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        let migrated = migrate(&home, "postgres");
+        for (code, said) in [(output.status.code(), said), migrated] {
+            assert!(matches!(code, Some(1 | 2)), "{code:?}: {said}");
+            for text in expected {
+                assert!(said.contains(text), "{said}");
+            }
+            assert!(
+                !said.contains(PASSWORD) && !said.contains("wrong-secret"),
+                "{said}"
+            );
+        }
+    };
+    let url = database.url();
+    refused(
+        &url.replace(PASSWORD, "wrong-secret"),
+        &[
+            "password authentication failed for user",
+            "hint: check the user and the password",
+        ],
     );
-    assert!(
-        said.contains("\nhint: check the user and the password"),
-        "{said}"
+    refused(
+        &format!("postgres://tidegate:{PASSWORD}@127.0.0.1:1/work?sslmode=disable"),
+        &["Connection refused", "hint: check host and port"],
     );
-    assert!(!said.contains("wrong-secret"), "{said}");
+    refused("mysql://127.0.0.1/work", &["postgres://"]);
+    database.query(
+        "CREATE SCHEMA tidegate; CREATE TABLE tidegate.schema_version (version BIGINT);
+         INSERT INTO tidegate.schema_version VALUES (99)",
+    );
+    refused(&url, &["has version 99, expected at most", "hint: "]);
 }
 
 #[test]
