@@ -517,7 +517,7 @@ fn open_lines(
 }
 
 /// The file with the links of pages, beside the state.
-fn links_path(state: &Path) -> PathBuf {
+pub(crate) fn links_path(state: &Path) -> PathBuf {
     let mut name = state.as_os_str().to_owned();
     name.push(".links");
     name.into()

@@ -6,19 +6,24 @@
 //! folder, `DATA/jobs/ID`: after a crash or a restart it continues where it was. Status and progress
 //! are read from the store alone, so that a progress which was shown once never falls.
 //!
+//! Several servers with one database run the jobs of all of them. The one that runs a job stores a copy
+//! of its state and its report there (`shared_state`), so that another goes on with it if the first fails.
+//!
 //! The URLs come through the API: the address of each is checked before it is dialled.
 
 mod folder;
 mod request;
+mod shared_state;
 mod status_limit;
 mod worker;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use store::StoreError;
-use store::jobs::{CancelError, JobStatus, JobStore, NewJob, StoredJob};
+use store::jobs::{CancelError, JobFiles, JobStatus, JobStore, NewJob, StoredJob};
 use tokio::sync::{Notify, watch};
 
 pub use request::{JobRequest, StartJobError};
@@ -27,7 +32,7 @@ pub use status_limit::StatusClient;
 pub(crate) use status_limit::StatusLimiter;
 pub use worker::JobWorker;
 
-use crate::fetch::Stage;
+use crate::fetch::{Report, Stage};
 use crate::state::{State, new_id, new_slug};
 use folder::JobFolder;
 
@@ -36,11 +41,26 @@ use folder::JobFolder;
 pub struct Jobs {
     state: Arc<State>,
     store: Arc<dyn JobStore>,
+    /// What servers share besides the store, if they do.
+    files: Option<Arc<dyn JobFiles>>,
     /// A job was queued.
     queued: Notify,
-    /// Whether each job that runs was cancelled, by number.
-    running: Mutex<BTreeMap<u64, watch::Sender<bool>>>,
+    /// Whether each job that runs here is to stop, by number.
+    running: Mutex<BTreeMap<u64, watch::Sender<Stop>>>,
+    /// Changes when another server may have queued or cancelled a job.
+    news: watch::Sender<()>,
     status_limiter: StatusLimiter,
+}
+
+/// Whether a job that runs here is to stop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stop {
+    #[default]
+    No,
+    /// Its lease has ended, as far as this server knows: another may run it.
+    LeaseEnded,
+    /// It was cancelled, or another server runs it.
+    Cancelled,
 }
 
 /// Which form of a report.
@@ -108,13 +128,23 @@ fn describe_unfinished(job: &StoredJob) -> String {
 impl Jobs {
     /// The jobs in the store of `state`. They run while there is a worker.
     pub fn new(state: Arc<State>) -> Arc<Self> {
-        Arc::new(Self {
+        let jobs = Arc::new(Self {
             store: state.store().jobs(),
+            files: state.store().job_files(),
             state,
             queued: Notify::new(),
             running: Mutex::default(),
+            news: watch::Sender::default(),
             status_limiter: StatusLimiter::default(),
-        })
+        });
+        let weak = Arc::downgrade(&jobs);
+        jobs.store.listen(Box::new(move || {
+            if let Some(jobs) = weak.upgrade() {
+                jobs.queued.notify_one();
+                jobs.news.send_replace(());
+            }
+        }));
+        jobs
     }
 
     /// Accepts a job. Ready when it is durable.
@@ -148,7 +178,7 @@ impl Jobs {
     pub async fn cancel(&self, id: &str) -> Result<StoredJob, CancelJobError> {
         let now = self.state.clock().wall();
         let job = self.store.cancel(id, now).await??;
-        self.stop(job.number);
+        self.stop(job.number, Stop::Cancelled);
         Ok(job)
     }
 
@@ -200,24 +230,60 @@ impl Jobs {
         if job.status != JobStatus::Done {
             return Err(ReportError::NotDone(Box::new(job)));
         }
+        if let Some(files) = &self.files {
+            let report = files.report(job.number).await?;
+            return Ok(render(&job, &report.ok_or(ReportError::Unknown)?, format)?);
+        }
         let folder = self.folder(&job.id);
         let read = tokio::task::spawn_blocking(move || folder.read_report(format)).await;
         Ok(read.map_err(std::io::Error::other)??)
     }
 
     fn folder(&self, id: &str) -> JobFolder {
-        let configuration = self.state.configuration();
-        JobFolder::new(&configuration.settings().server.data, id)
+        JobFolder::new(&self.folders(), id)
     }
 
-    /// Stops a job that was cancelled, if it runs.
-    fn stop(&self, number: u64) {
-        if let Some(cancel) = self.running().get(&number) {
-            cancel.send_replace(true);
+    /// The folder with the folders of jobs. Those of shared jobs have another one, so that reports of jobs
+    /// that this server accepted alone stay.
+    fn folders(&self) -> PathBuf {
+        let configuration = self.state.configuration();
+        let data = &configuration.settings().server.data;
+        data.join(match self.files {
+            Some(_) => "shared-jobs",
+            None => "jobs",
+        })
+    }
+
+    /// Stops a job, if it runs here.
+    fn stop(&self, number: u64, reason: Stop) {
+        if let Some(stop) = self.running().get(&number) {
+            stop.send_replace(reason);
         }
     }
 
-    fn running(&self) -> MutexGuard<'_, BTreeMap<u64, watch::Sender<bool>>> {
+    fn running(&self) -> MutexGuard<'_, BTreeMap<u64, watch::Sender<Stop>>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// One form of the report of a job, which is stored as JSON. The page is made by the version that serves it,
+/// with the policy for its script.
+fn render(job: &StoredJob, json: &[u8], format: ReportFormat) -> std::io::Result<StoredReport> {
+    if format == ReportFormat::Json {
+        return Ok(StoredReport {
+            content: json.to_vec(),
+            content_security_policy: None,
+        });
+    }
+    let report: Report = serde_json::from_slice(json)?;
+    let page = report.to_html_with_links(&[("JSON", &json_address(job))]);
+    Ok(StoredReport {
+        content: page.into_bytes(),
+        content_security_policy: Some(folder::page_policy()),
+    })
+}
+
+/// Where the JSON of a report is.
+fn json_address(job: &StoredJob) -> String {
+    format!("/r/{}.json", job.slug)
 }

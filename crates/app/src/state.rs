@@ -138,6 +138,7 @@ impl State {
         });
         state.listen_to_pools();
         warnings.extend(state.left_behind());
+        warnings.extend(state.jobs_left_behind());
         warnings.extend(state.changes_left_behind()?);
         let weak = Arc::downgrade(&state);
         state.operations.listen(Box::new(move |ready| {

@@ -4,8 +4,13 @@
 //! inserts, stores how far each is, and ends it as done or with an error. A person may cancel it
 //! before that.
 //!
-//! A job that runs when its process ends is still stored as running; [`JobStore::recover`] queues it
-//! again at the next start, before every job that was never started.
+//! A claim is a lease with a number that rises with every claim of a job: what a process does under an
+//! earlier number changes nothing. A job that runs when its process ends is still stored as running;
+//! [`JobStore::recover`] queues it again at the next start, and [`JobStore::sweep`] when its lease has
+//! ended, before every job that was never started.
+//!
+//! What a job needs to continue is a file of the server that runs it. If several servers run jobs, they
+//! share a copy of it: [`JobFiles`].
 
 use std::fmt;
 
@@ -13,28 +18,34 @@ use policy::time::WallTime;
 use thiserror::Error;
 
 use crate::error::StoreError;
-use crate::operations::QueueFuture;
+use crate::operations::{Lease, QueueFuture};
 
 /// Jobs that survive restarts.
 pub trait JobStore: fmt::Debug + Send + Sync {
     /// Stores a job as queued. `None`: `max_queued` jobs are queued already, and nothing was stored.
     fn insert(&self, job: NewJob, max_queued: u64) -> QueueFuture<Option<StoredJob>>;
 
-    /// Queues every job again that is stored as running, and returns how many there are. Called once,
-    /// before the first claim of a process.
+    /// Queues every job again that an earlier process of this server has claimed, and returns how many
+    /// there are. Called once, before the first claim of a process.
     fn recover(&self) -> QueueFuture<u64>;
 
     /// Claims the queued job that was inserted first; from now on it is running. `None`: no job is
     /// queued.
-    fn claim(&self, now: WallTime) -> QueueFuture<Option<ClaimedJob>>;
+    fn claim(&self, lease: Lease) -> QueueFuture<Option<ClaimedJob>>;
 
-    /// Stores how far a job is, and returns whether it is running. If it is not, nothing changes. The
-    /// stored progress never falls.
-    fn update(&self, number: u64, progress: JobProgress) -> QueueFuture<bool>;
+    /// Stores how far a job is and until when it is claimed, and returns whether it runs under this
+    /// claim. If it does not, nothing changes. The stored progress never falls.
+    fn update(&self, claim: JobClaim, progress: JobProgress, until: WallTime) -> QueueFuture<bool>;
 
-    /// Ends a running job, and returns it as it is then. `None`: it was not running any more, because
-    /// a person had cancelled it.
-    fn finish(&self, number: u64, end: JobEnd) -> QueueFuture<Option<StoredJob>>;
+    /// Queues a job again that runs under this claim, and returns whether it did.
+    fn release(&self, claim: JobClaim) -> QueueFuture<bool>;
+
+    /// Ends a running job, and returns it as it is then. `None`: it did not run under this claim any
+    /// more, because a person had cancelled it or its lease had ended.
+    fn finish(&self, claim: JobClaim, end: JobEnd) -> QueueFuture<Option<StoredJob>>;
+
+    /// Queues every job again whose lease ended at `now` or earlier, and returns how many there are.
+    fn sweep(&self, now: WallTime) -> QueueFuture<u64>;
 
     /// Cancels a job that is queued or running, and returns it as it is then.
     fn cancel(&self, id: &str, now: WallTime) -> QueueFuture<Result<StoredJob, CancelError>>;
@@ -56,6 +67,34 @@ pub trait JobStore: fmt::Debug + Send + Sync {
 
     /// How many jobs there are of each status. Does not wait for the disk.
     fn totals(&self) -> JobTotals;
+
+    /// Sets what is called when another server may have queued or cancelled a job.
+    fn listen(&self, listener: JobListener) {
+        drop(listener);
+    }
+}
+
+/// Called when another server may have queued or cancelled a job.
+pub type JobListener = Box<dyn Fn() + Send + Sync>;
+
+/// Files of jobs that several servers share.
+///
+/// The state of a job is a file that only grows, and every beginning of it that ends with a line is a
+/// state from which the job can go on. So a copy that lags behind loses nothing: what is missing is done
+/// again.
+pub trait JobFiles: fmt::Debug + Send + Sync {
+    /// Appends to the copy of a state, if it has `at` bytes, and returns how many it has then. `None`: the
+    /// job does not run under this claim.
+    fn append(&self, claim: JobClaim, at: u64, bytes: Vec<u8>) -> QueueFuture<Option<u64>>;
+
+    /// A part of the copy that begins at `at`, of some megabytes at most; `None` at its end.
+    fn part(&self, number: u64, at: u64) -> QueueFuture<Option<Vec<u8>>>;
+
+    /// Stores the report of a job, and returns whether it runs under this claim.
+    fn save_report(&self, claim: JobClaim, report: Vec<u8>) -> QueueFuture<bool>;
+
+    /// The report of a job.
+    fn report(&self, number: u64) -> QueueFuture<Option<Vec<u8>>>;
 }
 
 /// A job to be stored.
@@ -98,6 +137,17 @@ pub struct StoredJob {
     pub started_at: Option<WallTime>,
     /// When it ended.
     pub finished_at: Option<WallTime>,
+    /// The number of its last claim.
+    pub fence: u64,
+}
+
+/// Names a claim of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JobClaim {
+    /// The job.
+    pub number: u64,
+    /// Rises with every claim of it.
+    pub fence: u64,
 }
 
 /// Where a job is in its life.
@@ -158,6 +208,17 @@ pub struct ClaimedJob {
     pub job: StoredJob,
     /// Its request; an error if it is encrypted and cannot be read.
     pub request: Result<String, StoreError>,
+    /// The copy of its state.
+    pub copy: StateCopy,
+}
+
+/// The copy of a state, of which there is one only if servers share [`JobFiles`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StateCopy {
+    /// How many bytes it has.
+    pub length: u64,
+    /// Whether this server has appended to it last: its own file is not behind it.
+    pub is_own: bool,
 }
 
 /// How a running job ends.
@@ -276,12 +337,26 @@ impl StoredJob {
             created_at: job.created_at,
             started_at: None,
             finished_at: None,
+            fence: 0,
         }
     }
 
     pub(crate) fn claim(&mut self, now: WallTime) {
         self.status = JobStatus::Running;
         self.started_at = self.started_at.or(Some(now));
+        self.fence += 1;
+    }
+
+    /// The claim that it has had last.
+    pub fn last_claim(&self) -> JobClaim {
+        JobClaim {
+            number: self.number,
+            fence: self.fence,
+        }
+    }
+
+    pub(crate) fn runs_under(&self, claim: JobClaim) -> bool {
+        self.status == JobStatus::Running && self.last_claim() == claim
     }
 
     pub(crate) fn update(&mut self, progress: JobProgress) {
@@ -332,6 +407,7 @@ impl fmt::Debug for StoredJob {
             .field("created_at", &self.created_at)
             .field("started_at", &self.started_at)
             .field("finished_at", &self.finished_at)
+            .field("fence", &self.fence)
             .finish_non_exhaustive()
     }
 }

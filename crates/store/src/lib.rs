@@ -84,7 +84,7 @@ pub use redis::{
 pub use save::SaveFuture;
 pub use seal::{KeyError, Keys};
 
-use jobs::JobStore;
+use jobs::{JobFiles, JobStore};
 use memory::Memory;
 use operations::OperationQueue;
 use policy::time::WallTime;
@@ -99,7 +99,7 @@ use sqlite::Sqlite;
 #[derive(Clone, Debug)]
 pub struct Store {
     backend: Backend,
-    /// Where operations are instead, and what is stored about pools, if other machines share them.
+    /// Where operations and jobs are instead, and what is stored about pools, if other machines share them.
     #[cfg(feature = "postgres")]
     shared: Option<Arc<Postgres>>,
 }
@@ -170,8 +170,8 @@ impl Store {
         Self::of_memory(Memory::with(faults))
     }
 
-    /// [`Store::open_encrypted`], with operations, states of endpoints and run-time changes of pools in a
-    /// database that several machines share. Everything else stays in the folder, which also names this machine to the others. `now` is the time of
+    /// [`Store::open_encrypted`], with operations, jobs, states of endpoints and run-time changes of pools in
+    /// a database that several machines share. Everything else stays in the folder, which also names this machine to the others. `now` is the time of
     /// this machine, which must be that of the database within seconds.
     #[cfg(feature = "postgres")]
     pub fn open_shared(
@@ -242,6 +242,24 @@ impl Store {
 
     /// The jobs in this store.
     pub fn jobs(&self) -> Arc<dyn JobStore> {
+        #[cfg(feature = "postgres")]
+        if let Some(shared) = &self.shared {
+            return Arc::clone(shared) as _;
+        }
+        self.own_jobs()
+    }
+
+    /// Files of jobs that other machines share; `None` if each has its own.
+    pub fn job_files(&self) -> Option<Arc<dyn JobFiles>> {
+        #[cfg(feature = "postgres")]
+        if let Some(shared) = &self.shared {
+            return Some(Arc::clone(shared) as _);
+        }
+        None
+    }
+
+    /// The jobs in the folder, which are others if they are shared.
+    pub fn own_jobs(&self) -> Arc<dyn JobStore> {
         match &self.backend {
             Backend::Memory(memory) => Arc::clone(memory) as _,
             Backend::Sqlite(sqlite) => Arc::clone(sqlite) as _,

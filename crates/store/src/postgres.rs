@@ -1,4 +1,4 @@
-//! Operations, and what is shared about pools, in a Postgres database of several machines: the only place
+//! Operations, jobs, and what is shared about pools, in a Postgres database of several machines: the only place
 //! besides `sqlite` that speaks SQL.
 //!
 //! One thread writes: it takes all calls that have gathered and makes them in one transaction, as the
@@ -12,6 +12,7 @@ mod address;
 mod call;
 mod connection;
 mod database;
+mod jobs;
 mod notifications;
 mod operations;
 mod pools;

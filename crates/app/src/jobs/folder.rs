@@ -1,7 +1,7 @@
 //! The folder of a job: what it needs to continue, and its report.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -14,15 +14,16 @@ pub(super) struct JobFolder {
     path: PathBuf,
 }
 
+const STATE: &str = "state";
 const JSON: &str = "report.json";
 const HTML: &str = "report.html";
 const POLICY: &str = "report.csp";
 
 impl JobFolder {
-    /// The folder of the job `id` in a data folder. Ids are made here, of letters and digits.
-    pub(super) fn new(data: &Path, id: &str) -> Self {
+    /// The folder of the job `id` among those of other jobs. Ids are made here, of letters and digits.
+    pub(super) fn new(folders: &Path, id: &str) -> Self {
         Self {
-            path: data.join("jobs").join(id),
+            path: folders.join(id),
         }
     }
 
@@ -34,18 +35,45 @@ impl JobFolder {
 
     /// From which an interrupted job continues.
     pub(super) fn state(&self) -> PathBuf {
-        self.path.join("state")
+        self.path.join(STATE)
+    }
+
+    /// How long the state is; nothing if there is none.
+    pub(super) fn state_length(&self) -> u64 {
+        fs::metadata(self.state()).map_or(0, |file| file.len())
+    }
+
+    /// Replaces the state by another one, whose first bytes these are. Links between pages name places in
+    /// the old one.
+    pub(super) fn replace_state(&self, bytes: &[u8]) -> io::Result<()> {
+        match fs::remove_file(crate::fetch::links_path(&self.state())) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => self.write(STATE, bytes),
+        }
+    }
+
+    /// Appends to the state.
+    pub(super) fn append_state(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut file = fs::OpenOptions::new().append(true).open(self.state())?;
+        file.write_all(bytes)
+    }
+
+    /// Whole lines of the state from `at` on, `most` bytes at most.
+    pub(super) fn read_state(&self, at: u64, most: usize) -> io::Result<Vec<u8>> {
+        let mut file = fs::File::open(self.state())?;
+        file.seek(SeekFrom::Start(at))?;
+        let mut bytes = Vec::new();
+        file.take(most as u64).read_to_end(&mut bytes)?;
+        let end = memchr::memrchr(b'\n', &bytes).map_or(0, |last| last + 1);
+        bytes.truncate(end);
+        Ok(bytes)
     }
 
     /// Stores a report durably. `links` are shown beside the heading of its page.
     pub(super) fn write_report(&self, report: &Report, links: &[(&str, &str)]) -> io::Result<()> {
-        let policy = Report::content_security_policy();
         self.write(JSON, &serde_json::to_vec(report)?)?;
         self.write(HTML, report.to_html_with_links(links).as_bytes())?;
-        self.write(
-            POLICY,
-            format!("{policy}; frame-ancestors 'none'").as_bytes(),
-        )?;
+        self.write(POLICY, page_policy().as_bytes())?;
         fs::File::open(&self.path)?.sync_all()
     }
 
@@ -94,4 +122,17 @@ impl JobFolder {
             result => result,
         }
     }
+}
+
+/// What a browser may do with a page.
+pub(super) fn page_policy() -> String {
+    let policy = Report::content_security_policy();
+    format!("{policy}; frame-ancestors 'none'")
+}
+
+/// The ids of jobs with a folder.
+pub(super) fn ids(folders: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folders).into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name().into_string());
+    names.filter_map(Result::ok).collect()
 }

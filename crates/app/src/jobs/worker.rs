@@ -4,6 +4,10 @@
 //! when servers are fast. There is one thread per slot, `jobs.max_running` as of the start, each
 //! with its own connections, which stay open from one job to the next. A further thread queues jobs
 //! of the last process again and deletes old ones.
+//!
+//! If servers share jobs, a slot extends the lease of its job and copies its state for as long as it
+//! runs. It stops a job whose lease it could not extend: another server runs it by then. The further thread
+//! queues jobs of servers that have failed.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -15,14 +19,16 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use policy::time::WallTime;
-use store::jobs::{ClaimedJob, JobCounts, JobEnd, JobProgress, StoredJob};
+use store::jobs::{ClaimedJob, JobClaim, JobCounts, JobEnd, JobProgress, StoredJob};
+use store::operations::Lease;
 use tokio::runtime::{self, Runtime};
 use tokio::sync::watch;
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Instant, MissedTickBehavior};
 
-use super::Jobs;
-use super::folder::JobFolder;
+use super::folder::{self, JobFolder};
 use super::request::JobRequest;
+use super::shared_state::{StateCopier, StateProblem};
+use super::{Jobs, Stop, json_address};
 use crate::exchange::Trust;
 use crate::fetch::{FetchCounts, FetchPlan, FetchProgress, Fetcher, Report, Trackers};
 use crate::redact::Text;
@@ -169,15 +175,49 @@ impl Maintenance {
                 tokio::time::sleep(STORE_RETRY).await;
             }
             advance(&self.phase, Phase::Running);
-            loop {
-                self.delete_old().await;
-                let retain = self.retain();
-                tokio::time::sleep(retain.clamp(MIN_SWEEP, MAX_SWEEP)).await;
-            }
+            tokio::join!(self.delete_again(), self.take_over());
         };
         tokio::select! {
             () = work => {}
             _ = phase.wait_for(|phase| *phase > Phase::Running) => {}
+        }
+    }
+
+    async fn delete_again(&self) {
+        loop {
+            self.delete_old().await;
+            self.delete_folders().await;
+            let retain = self.retain();
+            tokio::time::sleep(retain.clamp(MIN_SWEEP, MAX_SWEEP)).await;
+        }
+    }
+
+    /// Queues jobs again whose servers have failed. Returns at once if no other server runs them.
+    async fn take_over(&self) {
+        while self.jobs.files.is_some() {
+            let now = self.jobs.state.clock().wall();
+            // What fails is tried again the next time.
+            if let Ok(1..) = self.jobs.store.sweep(now).await {
+                self.jobs.queued.notify_one();
+            }
+            tokio::time::sleep(LEASE_SWEEP).await;
+        }
+    }
+
+    /// Deletes the folders of shared jobs that have ended, on any server.
+    async fn delete_folders(&self) {
+        if self.jobs.files.is_none() {
+            return;
+        }
+        for id in folder::ids(&self.jobs.folders()) {
+            let has_ended = match self.jobs.store.get(&id).await {
+                Ok(job) => job.is_none_or(|job| job.status.is_ended()),
+                Err(_) => return,
+            };
+            if has_ended {
+                // It is tried again the next time.
+                _ = self.jobs.folder(&id).delete();
+            }
         }
     }
 
@@ -216,6 +256,9 @@ fn millis(length: Duration) -> i64 {
 const MIN_SWEEP: Duration = Duration::from_secs(1);
 const MAX_SWEEP: Duration = Duration::from_secs(60);
 
+/// How often jobs of servers that have failed are looked for.
+const LEASE_SWEEP: Duration = Duration::from_secs(1);
+
 /// So many jobs are looked up at a time.
 const SWEPT: usize = 100;
 
@@ -228,13 +271,14 @@ struct Slot {
 
 /// How a job left its slot.
 enum JobResult {
-    /// Everything is fetched, and the report is written.
-    Done(JobProgress),
+    /// Everything is fetched, and the report is written; one that is shared is still to be stored.
+    Done(JobProgress, Option<Vec<u8>>),
     /// It could not go on.
     Failed(String, JobProgress),
     /// It was cancelled.
     Cancelled,
-    /// The server stops. It stays stored as running.
+    /// The server stops, or does not reach the others. It stays stored as running, unless others can go on
+    /// with it.
     Interrupted,
 }
 
@@ -287,61 +331,117 @@ impl Slot {
         if self.number >= max_running as usize {
             return Err(SLOT_RECHECK);
         }
-        let claimed = self.jobs.store.claim(self.now()).await;
+        let now = self.now();
+        let until = now + LEASE;
+        let claimed = self.jobs.store.claim(Lease { now, until }).await;
         claimed.map_err(|_| STORE_RETRY)
     }
 
     async fn run_job(&self, claimed: ClaimedJob) {
         let job = &claimed.job;
-        let (cancel, cancelled) = watch::channel(false);
-        self.jobs.running().insert(job.number, cancel);
-        let result = self.fetch(&claimed, cancelled).await;
+        self.leave_other_slot(job.number).await;
+        let (stop, stopped) = watch::channel(Stop::No);
+        self.jobs.running().insert(job.number, stop);
+        let copier = self.restore(&claimed).await;
+        let result = match &copier {
+            Ok(copier) => self.fetch(&claimed, copier.as_ref(), stopped).await,
+            Err(StateProblem::Store) => JobResult::Interrupted,
+            Err(StateProblem::Unusable(error)) => {
+                JobResult::Failed(error.clone(), job.progress.clone())
+            }
+        };
         self.jobs.running().remove(&job.number);
+        if let (JobResult::Interrupted, Some(_)) = (&result, &self.jobs.files) {
+            if let Ok(Some(copier)) = &copier {
+                copier.copy().await;
+            }
+            // If it cannot be stored, the job is queued when its lease has ended.
+            _ = self.jobs.store.release(job.last_claim()).await;
+        }
+        if let Err(StateProblem::Store) = &copier {
+            tokio::time::sleep(STORE_RETRY).await;
+        }
         self.end(job, result).await;
     }
 
-    async fn fetch(&self, claimed: &ClaimedJob, cancelled: watch::Receiver<bool>) -> JobResult {
+    /// Waits until another slot, whose lease has ended without its notice, has left this job. It takes as
+    /// long as the requests in flight, and less than a lease.
+    async fn leave_other_slot(&self, number: u64) {
+        while self.jobs.running().contains_key(&number) {
+            self.jobs.stop(number, Stop::Cancelled);
+            tokio::time::sleep(SLOT_LEAVE).await;
+        }
+    }
+
+    /// Makes the state ready from which a shared job goes on.
+    async fn restore(&self, claimed: &ClaimedJob) -> Result<Option<StateCopier>, StateProblem> {
+        let Some(files) = &self.jobs.files else {
+            return Ok(None);
+        };
+        let folder = self.jobs.folder(&claimed.job.id);
+        let copier = StateCopier::restore(Arc::clone(files), folder, claimed).await;
+        copier.map(Some)
+    }
+
+    async fn fetch(
+        &self,
+        claimed: &ClaimedJob,
+        copier: Option<&StateCopier>,
+        stopped: watch::Receiver<Stop>,
+    ) -> JobResult {
         let job = &claimed.job;
         let folder = self.jobs.folder(&job.id);
         let fetcher = match self.prepare(claimed, &folder) {
             Ok(fetcher) => fetcher,
             Err(error) => return JobResult::Failed(error, job.progress.clone()),
         };
-        let (mut phase, mut stopping, mut is_cancelled) =
-            (self.phase.clone(), self.phase.clone(), cancelled.clone());
+        let (mut phase, mut stopping, mut is_stopped) =
+            (self.phase.clone(), self.phase.clone(), stopped.clone());
         let stop = async move {
             tokio::select! {
-                _ = is_cancelled.wait_for(|is_cancelled| *is_cancelled) => {}
+                _ = is_stopped.wait_for(|stop| *stop != Stop::No) => {}
                 _ = phase.wait_for(|phase| *phase > Phase::Running) => {}
             }
         };
-        let mut after_cancel = cancelled.clone();
+        let mut after_stop = stopped.clone();
         let grace = async move {
-            _ = after_cancel.wait_for(|is_cancelled| *is_cancelled).await;
+            _ = after_stop.wait_for(|stop| *stop != Stop::No).await;
             tokio::time::sleep(CANCEL_GRACE).await;
+        };
+        let stop_result = || match *stopped.borrow() {
+            Stop::Cancelled => JobResult::Cancelled,
+            Stop::No | Stop::LeaseEnded => JobResult::Interrupted,
         };
         let summary = tokio::select! {
             summary = fetcher.run(stop) => summary,
-            never = self.report_progress(job.number, &fetcher) => match never {},
-            () = grace => return JobResult::Cancelled,
+            never = self.report_progress(job.last_claim(), copier, &fetcher) => match never {},
+            () = grace => return stop_result(),
             _ = stopping.wait_for(|phase| *phase == Phase::Stopping) => {
                 return JobResult::Interrupted;
             }
         };
         let progress = job_progress(&fetcher.progress());
         match summary {
-            _ if *cancelled.borrow() => JobResult::Cancelled,
+            _ if *stopped.borrow() != Stop::No => stop_result(),
             Err(error) => JobResult::Failed(with_causes(&error), progress),
             Ok(summary) if summary.is_interrupted => {
                 // What is lost here is counted again from the state.
-                _ = self.jobs.store.update(job.number, progress).await;
+                let until = self.now() + LEASE;
+                _ = self
+                    .jobs
+                    .store
+                    .update(job.last_claim(), progress, until)
+                    .await;
                 JobResult::Interrupted
             }
-            Ok(summary) => match write_report(job, &folder, summary.report.as_ref()) {
-                Ok(()) => JobResult::Done(JobProgress {
-                    permille: 1000,
-                    ..progress
-                }),
+            Ok(summary) => match self.make_report(job, &folder, summary.report.as_ref()) {
+                Ok(shared) => {
+                    let progress = JobProgress {
+                        permille: 1000,
+                        ..progress
+                    };
+                    JobResult::Done(progress, shared)
+                }
                 Err(error) => {
                     let error = format!("the report cannot be written: {error}");
                     JobResult::Failed(error, progress)
@@ -372,23 +472,42 @@ impl Slot {
         Fetcher::new(core, settings, plan, worker).map_err(|error| with_causes(&error))
     }
 
-    /// Stores how far a job is, as often as people look. Stops the job if it is not stored as running
-    /// any more. Is never ready.
-    async fn report_progress(&self, number: u64, fetcher: &Fetcher) -> Infallible {
+    /// Stores how far a job is, as often as people look, and copies its state. Stops the job if it does not
+    /// run under this claim any more, or may not. Is never ready.
+    async fn report_progress(
+        &self,
+        claim: JobClaim,
+        copier: Option<&StateCopier>,
+        fetcher: &Fetcher,
+    ) -> Infallible {
         let mut ticks = tokio::time::interval(REPORT);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut news = self.jobs.news.subscribe();
         let mut last = None;
+        let mut extended = Instant::now();
         loop {
-            ticks.tick().await;
+            let has_news = tokio::select! {
+                _ = ticks.tick() => false,
+                _ = news.changed() => true,
+            };
             let progress = job_progress(&fetcher.progress());
-            if last.as_ref() == Some(&progress) {
+            let is_same = last.as_ref() == Some(&progress);
+            if is_same && !has_news && extended.elapsed() < EXTEND {
                 continue;
             }
-            match self.jobs.store.update(number, progress.clone()).await {
-                Ok(true) => last = Some(progress),
-                Ok(false) => self.jobs.stop(number),
+            let now = Instant::now();
+            let until = self.now() + LEASE;
+            match self.jobs.store.update(claim, progress.clone(), until).await {
+                Ok(true) => (last, extended) = (Some(progress), now),
+                Ok(false) => self.jobs.stop(claim.number, Stop::Cancelled),
+                Err(_) if copier.is_some() && extended.elapsed() >= LEASE => {
+                    self.jobs.stop(claim.number, Stop::LeaseEnded);
+                }
                 // The next one may be stored.
                 Err(_) => {}
+            }
+            if let Some(copier) = copier {
+                copier.copy().await;
             }
         }
     }
@@ -397,7 +516,14 @@ impl Slot {
         let (error, progress) = match result {
             JobResult::Interrupted => return,
             JobResult::Cancelled => return self.delete_state(job),
-            JobResult::Done(progress) => (None, progress),
+            JobResult::Done(progress, report) => {
+                if let Some(report) = report
+                    && !self.store_report(job, report).await
+                {
+                    return;
+                }
+                (None, progress)
+            }
             JobResult::Failed(error, progress) => (Some(error), progress),
         };
         if let Some(error) = &error {
@@ -409,10 +535,40 @@ impl Slot {
                 error: error.clone(),
                 progress: progress.clone(),
             };
-            match self.jobs.store.finish(job.number, end).await {
+            match self.jobs.store.finish(job.last_claim(), end).await {
                 Ok(_) => return self.delete_state(job),
                 // The job continues at the next start, and ends again.
                 Err(_) if *self.phase.borrow() > Phase::Running => return,
+                Err(_) => tokio::time::sleep(STORE_RETRY).await,
+            }
+        }
+    }
+
+    /// Writes the report of a job to its folder, or returns it if it is shared.
+    fn make_report(
+        &self,
+        job: &StoredJob,
+        folder: &JobFolder,
+        report: Option<&Report>,
+    ) -> io::Result<Option<Vec<u8>>> {
+        let report = report.ok_or_else(|| io::Error::other("the fetch has none"))?;
+        if self.jobs.files.is_some() {
+            return Ok(Some(serde_json::to_vec(report)?));
+        }
+        folder.write_report(report, &[("JSON", &json_address(job))])?;
+        Ok(None)
+    }
+
+    /// Stores a report that is shared; whether the job is still run here.
+    async fn store_report(&self, job: &StoredJob, report: Vec<u8>) -> bool {
+        let Some(files) = &self.jobs.files else {
+            return true;
+        };
+        loop {
+            match files.save_report(job.last_claim(), report.clone()).await {
+                Ok(is_saved) => return is_saved,
+                // Another server goes on, or this one at its next start.
+                Err(_) if *self.phase.borrow() > Phase::Running => return false,
                 Err(_) => tokio::time::sleep(STORE_RETRY).await,
             }
         }
@@ -431,17 +587,21 @@ impl Slot {
 /// What a cancelled job has in flight may take so long; then it is dropped.
 const CANCEL_GRACE: Duration = Duration::from_secs(5);
 
+/// How long a job is claimed without being extended, as operations that servers share: longer than any pause
+/// of a process that works, and than the difference of two clocks may be.
+const LEASE: Duration = Duration::from_secs(15);
+
+/// How often a claim is extended at least.
+const EXTEND: Duration = Duration::from_secs(5);
+
+/// How often a slot looks whether another has left its job.
+const SLOT_LEAVE: Duration = Duration::from_millis(20);
+
 /// How often progress is stored.
 const REPORT: Duration = Duration::from_secs(1);
 
 /// How often a slot that a reload took away looks whether it is there again.
 const SLOT_RECHECK: Duration = Duration::from_secs(1);
-
-fn write_report(job: &StoredJob, folder: &JobFolder, report: Option<&Report>) -> io::Result<()> {
-    let report = report.ok_or_else(|| io::Error::other("the fetch has none"))?;
-    let json = format!("/r/{}.json", job.slug);
-    folder.write_report(report, &[("JSON", &json)])
-}
 
 fn job_progress(progress: &FetchProgress) -> JobProgress {
     let FetchCounts {

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use policy::operation::OperationState;
 use policy::time::WallTime;
 use store::StoreError;
+use store::jobs::JobStatus;
 use store::operations::{Decision, DecisionError, Lane, OperationQueue, StoredOperation};
 use tidegate::event::{Event, EventListener};
 use tokio::sync::Notify;
@@ -107,6 +108,21 @@ impl State {
             format!(
                 "{left} operations in the folder `{}` are not delivered, because `storage.operations` \
                  names another place; move them there with `tidegate ops migrate --to postgres`",
+                folder.display()
+            )
+        })
+    }
+
+    /// A warning about jobs in the data folder that are not run, because those in a database are.
+    pub(super) fn jobs_left_behind(&self) -> Option<String> {
+        let totals = self.store.own_jobs().totals();
+        let left = totals.of(JobStatus::Queued) + totals.of(JobStatus::Running);
+        let configuration = self.configuration();
+        let folder = &configuration.settings().server.data;
+        (self.shares_operations() && left > 0).then(|| {
+            format!(
+                "{left} jobs in the folder `{}` are not run, because `storage.operations` names another \
+                 place; they go on when a server runs without it",
                 folder.display()
             )
         })

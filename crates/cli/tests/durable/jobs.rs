@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use super::support::{Admin, Home, now_ms, wait, wait_for};
 
 /// How often each path was requested.
-type Received = Arc<Mutex<BTreeMap<String, u64>>>;
+pub(crate) type Received = Arc<Mutex<BTreeMap<String, u64>>>;
 
 /// A server without a robots.txt that has every other page; its address.
-fn upstream(received: Received) -> String {
+pub(crate) fn upstream(received: Received) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -53,7 +53,7 @@ fn upstream(received: Received) -> String {
 }
 
 /// Two hundred requests a second, so that a job lasts long enough to be interrupted.
-const SETTINGS: &str = "
+pub(crate) const SETTINGS: &str = "
 [gate]
 strategy = 'fixed'
 initial_rate = 200
@@ -66,19 +66,19 @@ status_limit = '100000/1s'
 
 const JOBS: &str = "/api/v1/jobs";
 
-fn start_job(admin: &Admin, upstream: &str, name: &str, urls: usize) -> Value {
+pub(crate) fn start_job(admin: &Admin, upstream: &str, name: &str, urls: usize) -> Value {
     let urls: Vec<String> = (0..urls)
         .map(|number| format!("{upstream}/{name}/{number}"))
         .collect();
     admin.must("POST", JOBS, Some(&json!({ "urls": urls })))
 }
 
-fn show(admin: &Admin, job: &Value) -> Value {
+pub(crate) fn show(admin: &Admin, job: &Value) -> Value {
     let id = job["id"].as_str().unwrap();
     admin.must("GET", &format!("{JOBS}/{id}"), None)
 }
 
-fn wait_until_done(admin: &Admin, job: &Value) -> Value {
+pub(crate) fn wait_until_done(admin: &Admin, job: &Value) -> Value {
     wait_for("job that is done", || {
         let shown = show(admin, job);
         assert_ne!(shown["status"], "error", "{shown}");

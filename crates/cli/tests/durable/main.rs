@@ -15,4 +15,5 @@ mod operations;
 mod refused;
 mod restarted;
 mod shared;
+mod shared_jobs;
 mod support;

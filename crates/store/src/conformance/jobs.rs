@@ -1,23 +1,42 @@
 //! The behaviours of stored jobs, for every kind of store, and any sequence of calls on the file
 //! compared with memory.
 
+#[cfg(feature = "postgres")]
+use std::rc::Rc;
 use std::sync::Arc;
 
 use policy::time::WallTime;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
+#[cfg(feature = "postgres")]
+use proptest::test_runner::TestRunner;
 
-use super::{Subject, suite};
+use super::{Subject, shared_suite};
 use crate::jobs::{
-    CancelError, JobCounts, JobEnd, JobProgress, JobStatus, JobStore, NewJob, StoredJob,
+    CancelError, JobClaim, JobCounts, JobEnd, JobProgress, JobStatus, JobStore, NewJob, StoredJob,
 };
-use crate::operations::wait;
+use crate::operations::{Lease, wait};
+#[cfg(feature = "postgres")]
+use crate::private_postgres::PrivatePostgres;
 use crate::{Store, StoreError};
 
 /// A moment, in seconds.
 fn at(seconds: i64) -> WallTime {
     WallTime::from_unix_millis(seconds * 1000)
+}
+
+/// A lease of ten seconds.
+pub(crate) fn lease(now: i64) -> Lease {
+    Lease {
+        now: at(now),
+        until: at(now + 10),
+    }
+}
+
+/// The first claim of a job.
+fn first(number: u64) -> JobClaim {
+    JobClaim { number, fence: 1 }
 }
 
 pub(crate) fn job(id: &str) -> NewJob {
@@ -58,7 +77,7 @@ fn end(now: i64, error: Option<&str>) -> JobEnd {
     }
 }
 
-suite! {
+shared_suite! {
     a_stored_job_survives_a_restart,
     jobs_are_claimed_in_the_order_of_their_inserts,
     refuses_a_job_when_too_many_are_queued,
@@ -70,6 +89,9 @@ suite! {
     pages_are_newest_first,
     only_ended_jobs_are_deleted,
     totals_count_each_status,
+    a_job_is_claimed_again_when_its_lease_has_ended,
+    a_late_claim_changes_nothing,
+    a_released_job_is_claimed_first,
 }
 
 fn a_stored_job_survives_a_restart(subject: &mut Subject) {
@@ -87,7 +109,7 @@ fn jobs_are_claimed_in_the_order_of_their_inserts(subject: &Subject) {
     for id in ["b", "a"] {
         insert(subject, id);
     }
-    let claimed = wait(subject.jobs().claim(at(5))).unwrap().unwrap();
+    let claimed = wait(subject.jobs().claim(lease(5))).unwrap().unwrap();
     assert_eq!(claimed.job.id, "b");
     assert_eq!(claimed.job.status, JobStatus::Running);
     assert_eq!(claimed.job.started_at, Some(at(5)));
@@ -114,12 +136,12 @@ fn a_running_job_is_claimed_first_after_a_restart(subject: &mut Subject) {
         insert(subject, id);
     }
     claim(subject, 2);
-    wait(subject.jobs().update(1, progress(400, 40))).unwrap();
+    wait(subject.jobs().update(first(1), progress(400, 40), at(99))).unwrap();
     subject.restart();
     assert_eq!(get(subject, "a").status, JobStatus::Running);
     assert_eq!(wait(subject.jobs().recover()), Ok(1));
     assert_eq!(get(subject, "a").status, JobStatus::Queued);
-    let claimed = wait(subject.jobs().claim(at(9))).unwrap().unwrap();
+    let claimed = wait(subject.jobs().claim(lease(9))).unwrap().unwrap();
     assert_eq!(claimed.job.id, "a");
     assert_eq!(claimed.job.started_at, Some(at(2)));
     assert_eq!(claimed.job.progress, progress(400, 40));
@@ -130,7 +152,13 @@ fn a_running_job_is_claimed_first_after_a_restart(subject: &mut Subject) {
 
 fn stored_progress_never_falls(subject: &Subject) {
     insert(subject, "a");
-    let update = |permille, done| wait(subject.jobs().update(1, progress(permille, done)));
+    let update = |permille, done| {
+        wait(
+            subject
+                .jobs()
+                .update(first(1), progress(permille, done), at(99)),
+        )
+    };
     assert_eq!(update(300, 30), Ok(false));
     assert_eq!(get(subject, "a").progress.permille, 0);
     claim(subject, 2);
@@ -140,7 +168,10 @@ fn stored_progress_never_falls(subject: &Subject) {
     let stored = get(subject, "a").progress;
     assert_eq!((stored.permille, stored.counts.done), (300, 31));
     assert_eq!(stored.stage, "extraction");
-    assert_eq!(wait(subject.jobs().update(7, progress(1, 1))), Ok(false));
+    assert_eq!(
+        wait(subject.jobs().update(first(7), progress(1, 1), at(99))),
+        Ok(false)
+    );
 }
 
 fn a_finished_job_has_its_end_and_stays(subject: &mut Subject) {
@@ -148,8 +179,13 @@ fn a_finished_job_has_its_end_and_stays(subject: &mut Subject) {
         insert(subject, id);
         claim(subject, 2);
     }
-    let done = wait(subject.jobs().finish(1, end(3, None))).unwrap();
-    let failed = wait(subject.jobs().finish(2, end(4, Some("the disk is full")))).unwrap();
+    let done = wait(subject.jobs().finish(first(1), end(3, None))).unwrap();
+    let failed = wait(
+        subject
+            .jobs()
+            .finish(first(2), end(4, Some("the disk is full"))),
+    )
+    .unwrap();
     subject.restart();
     assert_eq!(wait(subject.jobs().recover()), Ok(0));
     assert_eq!(Some(get(subject, "a")), done);
@@ -159,7 +195,10 @@ fn a_finished_job_has_its_end_and_stays(subject: &mut Subject) {
     assert_eq!(done.finished_at, Some(at(3)));
     assert_eq!(failed.status, JobStatus::Error);
     assert_eq!(failed.error.as_deref(), Some("the disk is full"));
-    assert_eq!(wait(subject.jobs().finish(1, end(5, None))), Ok(None));
+    assert_eq!(
+        wait(subject.jobs().finish(first(1), end(5, None))),
+        Ok(None)
+    );
     assert_eq!(claim(subject, 6), None);
 }
 
@@ -168,7 +207,7 @@ fn a_cancelled_job_neither_runs_nor_finishes(subject: &Subject) {
         insert(subject, id);
     }
     claim(subject, 2);
-    wait(subject.jobs().update(1, progress(300, 30))).unwrap();
+    wait(subject.jobs().update(first(1), progress(300, 30), at(99))).unwrap();
     for id in ["a", "b"] {
         let cancelled = wait(subject.jobs().cancel(id, at(3))).unwrap().unwrap();
         assert_eq!(cancelled.status, JobStatus::Cancelled);
@@ -177,7 +216,10 @@ fn a_cancelled_job_neither_runs_nor_finishes(subject: &Subject) {
     }
     let counts = get(subject, "a").progress.counts;
     assert_eq!((counts.done, counts.queued), (30, 0));
-    assert_eq!(wait(subject.jobs().finish(1, end(4, None))), Ok(None));
+    assert_eq!(
+        wait(subject.jobs().finish(first(1), end(4, None))),
+        Ok(None)
+    );
     assert_eq!(claim(subject, 5), None);
 }
 
@@ -186,7 +228,7 @@ fn cancels_only_jobs_that_have_not_ended(subject: &Subject) {
     assert_eq!(cancel(subject), Err(CancelError::Unknown));
     insert(subject, "a");
     claim(subject, 2);
-    wait(subject.jobs().finish(1, end(3, None))).unwrap();
+    wait(subject.jobs().finish(first(1), end(3, None))).unwrap();
     assert_eq!(cancel(subject), Err(CancelError::Ended(JobStatus::Done)));
 }
 
@@ -211,7 +253,7 @@ fn only_ended_jobs_are_deleted(subject: &mut Subject) {
     for now in [2, 3] {
         claim(subject, now);
     }
-    wait(subject.jobs().finish(2, end(20, None))).unwrap();
+    wait(subject.jobs().finish(first(2), end(20, None))).unwrap();
     wait(subject.jobs().cancel("c", at(10))).unwrap().unwrap();
     let ended = |until, limit| -> Vec<String> {
         let jobs = wait(subject.jobs().ended(at(until), limit)).unwrap();
@@ -238,8 +280,8 @@ fn totals_count_each_status(subject: &mut Subject) {
     for now in [2, 3, 4] {
         claim(subject, now);
     }
-    wait(subject.jobs().finish(1, end(5, None))).unwrap();
-    wait(subject.jobs().finish(2, end(5, Some("no")))).unwrap();
+    wait(subject.jobs().finish(first(1), end(5, None))).unwrap();
+    wait(subject.jobs().finish(first(2), end(5, Some("no")))).unwrap();
     wait(subject.jobs().cancel("d", at(5))).unwrap().unwrap();
     let expected = [
         (JobStatus::Queued, 1),
@@ -259,6 +301,69 @@ fn totals_count_each_status(subject: &mut Subject) {
     assert_eq!(totals.of(JobStatus::Done), 0);
 }
 
+fn a_job_is_claimed_again_when_its_lease_has_ended(subject: &Subject) {
+    for id in ["a", "b"] {
+        insert(subject, id);
+        claim(subject, 0);
+    }
+    let sweep = |now| wait(subject.jobs().sweep(at(now))).unwrap();
+    wait(subject.jobs().update(first(2), progress(1, 1), at(20))).unwrap();
+    assert_eq!(sweep(9), 0);
+    assert_eq!(sweep(10), 1);
+    assert_eq!(get(subject, "a").status, JobStatus::Queued);
+    assert_eq!(get(subject, "b").status, JobStatus::Running);
+    assert_eq!(sweep(20), 1);
+    let totals = subject.jobs().totals();
+    assert_eq!(totals.of(JobStatus::Queued), 2);
+    let claimed = wait(subject.jobs().claim(lease(21))).unwrap().unwrap();
+    assert_eq!((claimed.job.id.as_str(), claimed.job.fence), ("a", 2));
+    wait(
+        subject
+            .jobs()
+            .finish(claimed.job.last_claim(), end(22, None)),
+    )
+    .unwrap();
+    // A lease that has ended says nothing about a job that does not run.
+    assert_eq!(sweep(99), 0);
+}
+
+fn a_late_claim_changes_nothing(subject: &Subject) {
+    insert(subject, "a");
+    claim(subject, 0);
+    wait(subject.jobs().sweep(at(10))).unwrap();
+    let late = || {
+        let update = subject.jobs().update(first(1), progress(900, 90), at(99));
+        assert_eq!(wait(update), Ok(false));
+        assert_eq!(
+            wait(subject.jobs().finish(first(1), end(12, None))),
+            Ok(None)
+        );
+        assert_eq!(wait(subject.jobs().release(first(1))), Ok(false));
+    };
+    late();
+    let claimed = wait(subject.jobs().claim(lease(11))).unwrap().unwrap();
+    let before = get(subject, "a");
+    late();
+    assert_eq!(get(subject, "a"), before);
+    let second = claimed.job.last_claim();
+    let done = wait(subject.jobs().finish(second, end(13, None))).unwrap();
+    assert_eq!(done.unwrap().status, JobStatus::Done);
+}
+
+fn a_released_job_is_claimed_first(subject: &mut Subject) {
+    for id in ["a", "b"] {
+        insert(subject, id);
+    }
+    claim(subject, 0);
+    assert_eq!(wait(subject.jobs().release(first(1))), Ok(true));
+    assert_eq!(wait(subject.jobs().release(first(1))), Ok(false));
+    subject.restart();
+    assert_eq!(wait(subject.jobs().recover()), Ok(0));
+    assert_eq!(claim(subject, 5).as_deref(), Some("a"));
+    let again = get(subject, "a");
+    assert_eq!((again.fence, again.started_at), (2, Some(at(0))));
+}
+
 fn insert(subject: &Subject, id: &str) -> StoredJob {
     wait(subject.jobs().insert(job(id), 1000)).unwrap().unwrap()
 }
@@ -269,7 +374,7 @@ fn get(subject: &Subject, id: &str) -> StoredJob {
 
 /// The id of the job that is claimed.
 fn claim(subject: &Subject, now: i64) -> Option<String> {
-    let claimed = wait(subject.jobs().claim(at(now))).unwrap();
+    let claimed = wait(subject.jobs().claim(lease(now))).unwrap();
     claimed.map(|claimed| claimed.job.id)
 }
 
@@ -285,16 +390,31 @@ proptest! {
 
     #[test]
     fn any_sequence_of_calls_is_what_it_means(steps in vec(step(), 1..60)) {
-        let mut model = Subject::memory();
-        let mut subject = Subject::sqlite();
-        for (number, step) in steps.into_iter().enumerate() {
-            let expected = make(&mut model, number, &step);
-            prop_assert_eq!(make(&mut subject, number, &step), expected, "{:?}", step);
-        }
-        prop_assert_eq!(contents(subject.store()), contents(model.store()));
-        subject.restart();
-        prop_assert_eq!(contents(subject.store()), contents(model.store()));
+        check(Subject::sqlite(), steps)?;
     }
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+fn any_sequence_of_calls_is_what_it_means_in_postgres() {
+    let server = Rc::new(PrivatePostgres::start());
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(20));
+    let checked = runner.run(&vec(step(), 1..60), |steps| {
+        check(Subject::postgres_on(Rc::clone(&server)), steps)
+    });
+    checked.unwrap();
+}
+
+fn check(mut subject: Subject, steps: Vec<Step>) -> Result<(), TestCaseError> {
+    let mut model = Subject::memory();
+    for (number, step) in steps.into_iter().enumerate() {
+        let expected = make(&mut model, number, &step);
+        prop_assert_eq!(make(&mut subject, number, &step), expected, "{:?}", step);
+    }
+    prop_assert_eq!(contents(subject.store()), contents(model.store()));
+    subject.restart();
+    prop_assert_eq!(contents(subject.store()), contents(model.store()));
+    Ok(())
 }
 
 #[derive(Clone, Debug)]
@@ -302,8 +422,10 @@ enum Step {
     Insert(u64),
     Recover,
     Claim(i64),
-    Update(u64, u16),
-    Finish(u64, i64, Option<String>),
+    Update(JobClaim, u16, i64),
+    Release(JobClaim),
+    Finish(JobClaim, i64, Option<String>),
+    Sweep(i64),
     Cancel(u64, i64),
     Ended(i64, usize),
     Delete(u64),
@@ -313,13 +435,17 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let number = || 1..8_u64;
     let time = || 0..20_i64;
+    let claim = || (1..8_u64, 1..3_u64).prop_map(|(number, fence)| JobClaim { number, fence });
     prop_oneof![
         4 => (0..6_u64).prop_map(Step::Insert),
         1 => Just(Step::Recover),
         4 => time().prop_map(Step::Claim),
-        2 => (number(), 0..=1000_u16).prop_map(|(number, permille)| Step::Update(number, permille)),
-        3 => (number(), time(), option::of(".*"))
-            .prop_map(|(number, now, error)| Step::Finish(number, now, error)),
+        2 => (claim(), 0..=1000_u16, time())
+            .prop_map(|(claim, permille, until)| Step::Update(claim, permille, until)),
+        1 => claim().prop_map(Step::Release),
+        3 => (claim(), time(), option::of(".*"))
+            .prop_map(|(claim, now, error)| Step::Finish(claim, now, error)),
+        1 => time().prop_map(Step::Sweep),
         2 => (number(), time()).prop_map(|(number, now)| Step::Cancel(number, now)),
         1 => (time(), 0..4_usize).prop_map(|(until, limit)| Step::Ended(until, limit)),
         1 => number().prop_map(Step::Delete),
@@ -339,20 +465,20 @@ fn make(subject: &mut Subject, step_number: usize, step: &Step) -> Result<String
             )
         }
         Step::Recover => format!("{}", wait(jobs.recover())?),
-        Step::Claim(now) => format!("{:?}", wait(jobs.claim(at(now)))?),
-        Step::Update(number, permille) => {
-            format!(
-                "{:?}",
-                wait(jobs.update(number, progress(permille, number)))?
-            )
+        Step::Claim(now) => format!("{:?}", wait(jobs.claim(lease(now)))?.map(|it| it.job)),
+        Step::Update(claim, permille, until) => {
+            let progress = progress(permille, claim.number);
+            format!("{:?}", wait(jobs.update(claim, progress, at(until)))?)
         }
-        Step::Finish(number, now, error) => {
+        Step::Release(claim) => format!("{:?}", wait(jobs.release(claim))?),
+        Step::Finish(claim, now, error) => {
             let end = JobEnd {
                 error,
                 ..end(now, None)
             };
-            format!("{:?}", wait(jobs.finish(number, end))?)
+            format!("{:?}", wait(jobs.finish(claim, end))?)
         }
+        Step::Sweep(now) => format!("{:?}", wait(jobs.sweep(at(now)))?),
         Step::Cancel(number, now) => {
             let all = wait(jobs.page(None, 100))?;
             let id = all.iter().find(|job| job.number == number);

@@ -8,9 +8,10 @@ use policy::time::WallTime;
 
 use super::Memory;
 use crate::jobs::{
-    CancelError, ClaimedJob, JobEnd, JobProgress, JobStatus, JobStore, JobTotals, NewJob, StoredJob,
+    CancelError, ClaimedJob, JobClaim, JobEnd, JobProgress, JobStatus, JobStore, JobTotals, NewJob,
+    StateCopy, StoredJob,
 };
-use crate::operations::QueueFuture;
+use crate::operations::{Lease, QueueFuture};
 
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
@@ -23,6 +24,8 @@ struct Content {
     last_number: u64,
     jobs: BTreeMap<u64, StoredJob>,
     requests: BTreeMap<u64, String>,
+    /// When the lease of each running job ends.
+    leases: BTreeMap<u64, WallTime>,
 }
 
 impl Jobs {
@@ -55,42 +58,51 @@ impl JobStore for Memory {
     }
 
     fn recover(&self) -> QueueFuture<u64> {
-        self.job_call(|content| {
-            let jobs = content.jobs.values_mut();
-            let mut recovered = 0;
-            for job in jobs.filter(|job| job.status == JobStatus::Running) {
-                job.status = JobStatus::Queued;
-                recovered += 1;
-            }
-            recovered
-        })
+        self.job_call(|content| content.queue_again(|_| true))
     }
 
-    fn claim(&self, now: WallTime) -> QueueFuture<Option<ClaimedJob>> {
+    fn claim(&self, lease: Lease) -> QueueFuture<Option<ClaimedJob>> {
         self.job_call(|content| {
             let mut queued = content.jobs.values_mut();
             let job = queued.find(|job| job.status == JobStatus::Queued)?;
-            job.claim(now);
+            job.claim(lease.now);
+            content.leases.insert(job.number, lease.until);
             Some(ClaimedJob {
                 request: Ok(content.requests[&job.number].clone()),
                 job: job.clone(),
+                copy: StateCopy::default(),
             })
         })
     }
 
-    fn update(&self, number: u64, progress: JobProgress) -> QueueFuture<bool> {
-        self.job_call(|content| {
-            let job = content.running(number);
-            job.map(|job| job.update(progress)).is_some()
+    fn update(&self, claim: JobClaim, progress: JobProgress, until: WallTime) -> QueueFuture<bool> {
+        self.job_call(move |content| {
+            let Some(job) = content.running(claim) else {
+                return false;
+            };
+            job.update(progress);
+            content.leases.insert(claim.number, until);
+            true
         })
     }
 
-    fn finish(&self, number: u64, end: JobEnd) -> QueueFuture<Option<StoredJob>> {
+    fn release(&self, claim: JobClaim) -> QueueFuture<bool> {
         self.job_call(|content| {
-            let job = content.running(number)?;
+            let job = content.running(claim);
+            job.map(|job| job.status = JobStatus::Queued).is_some()
+        })
+    }
+
+    fn finish(&self, claim: JobClaim, end: JobEnd) -> QueueFuture<Option<StoredJob>> {
+        self.job_call(|content| {
+            let job = content.running(claim)?;
             job.finish(end);
             Some(job.clone())
         })
+    }
+
+    fn sweep(&self, now: WallTime) -> QueueFuture<u64> {
+        self.job_call(|content| content.queue_again(|until| until <= now))
     }
 
     fn cancel(&self, id: &str, now: WallTime) -> QueueFuture<Result<StoredJob, CancelError>> {
@@ -142,9 +154,19 @@ impl JobStore for Memory {
 }
 
 impl Content {
-    fn running(&mut self, number: u64) -> Option<&mut StoredJob> {
-        let job = self.jobs.get_mut(&number)?;
-        (job.status == JobStatus::Running).then_some(job)
+    fn running(&mut self, claim: JobClaim) -> Option<&mut StoredJob> {
+        let job = self.jobs.get_mut(&claim.number)?;
+        job.runs_under(claim).then_some(job)
+    }
+
+    /// Queues running jobs again whose leases end at such a time; how many there are.
+    fn queue_again(&mut self, is_over: impl Fn(WallTime) -> bool) -> u64 {
+        let Self { jobs, leases, .. } = self;
+        let running = jobs
+            .values_mut()
+            .filter(|job| job.status == JobStatus::Running);
+        let over = running.filter(|job| leases.get(&job.number).copied().is_some_and(&is_over));
+        over.map(|job| job.status = JobStatus::Queued).count() as u64
     }
 
     fn totals(&self) -> JobTotals {

@@ -4,6 +4,7 @@ use std::fmt;
 
 use policy::time::WallTime;
 
+use super::jobs::JobCall;
 use crate::call::Reply;
 use crate::error::StoreError;
 use crate::operations::{
@@ -23,6 +24,7 @@ pub(super) enum Call {
     Report(Pending<(u64, Option<NewOperation>), ()>),
     Import(Pending<(Vec<ExportedOperation>, WallTime), usize>),
     Forget(Pending<Vec<u64>, ()>),
+    Job(JobCall),
 }
 
 /// What is claimed.
@@ -47,6 +49,7 @@ impl Call {
             Self::Report(call) => call.has_failed(),
             Self::Import(call) => call.has_failed(),
             Self::Forget(call) => call.has_failed(),
+            Self::Job(call) => call.has_failed(),
         }
     }
 
@@ -63,6 +66,7 @@ impl Call {
             Self::Report(call) => call.finish(committed),
             Self::Import(call) => call.finish(committed),
             Self::Forget(call) => call.finish(committed),
+            Self::Job(call) => call.finish(committed),
         }
     }
 }
@@ -94,11 +98,11 @@ impl<A, T> Pending<A, T> {
         self.result = Some(result);
     }
 
-    fn has_failed(&self) -> bool {
+    pub(super) fn has_failed(&self) -> bool {
         matches!(self.result, Some(Err(_)))
     }
 
-    fn finish(self, committed: Result<(), StoreError>) {
+    pub(super) fn finish(self, committed: Result<(), StoreError>) {
         let result = self.result.unwrap_or(Err(StoreError::Stopped));
         self.reply.give(committed.and(result));
     }

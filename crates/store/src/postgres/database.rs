@@ -26,10 +26,11 @@ use super::call::Call;
 use super::connection::Connection;
 use super::notifications::Notifications;
 use super::problem::PostgresError;
-use super::{operations, pools, schema};
+use super::{jobs, operations, pools, schema};
 use crate::change::Change;
 use crate::error::{OpenError, StoreError};
 use crate::faulty::Faults;
+use crate::jobs::JobTotals;
 use crate::operations::{Lane, OperationCounts};
 use crate::queue::{Finished, Taken};
 use crate::seal::Keys;
@@ -73,13 +74,14 @@ struct Link {
     notifications: Arc<Notifications>,
 }
 
-/// How many operations there are, as of the last commit.
+/// How many operations and jobs there are, as of the last commit.
 #[derive(Debug, Default)]
 pub(super) struct Counts(Mutex<KnownCounts>);
 
 #[derive(Debug, Default)]
 struct KnownCounts {
     operations: OperationCounts,
+    jobs: JobTotals,
     /// When they were last read from the database, which has those of all nodes.
     read_at: Option<Instant>,
 }
@@ -90,6 +92,10 @@ const READ_COUNTS: Duration = Duration::from_secs(1);
 impl Counts {
     pub(super) fn operations(&self) -> OperationCounts {
         self.lock().operations
+    }
+
+    pub(super) fn jobs(&self) -> JobTotals {
+        self.lock().jobs
     }
 
     fn lock(&self) -> MutexGuard<'_, KnownCounts> {
@@ -333,10 +339,16 @@ impl Link {
             }
             None => done.deltas.add_to(&mut counts.operations),
         }
+        if let Some(jobs) = done.jobs {
+            counts.jobs = jobs;
+        }
         drop(counts);
         self.notifications.announce(done.ready);
         if !changes.is_empty() {
             self.notifications.announce_pools();
+        }
+        if done.announces_jobs {
+            self.notifications.announce_jobs();
         }
         Ok(())
     }
@@ -399,6 +411,8 @@ impl Link {
             session: self.identity.session,
             deltas: Deltas::default(),
             ready: BTreeMap::new(),
+            changes_jobs: false,
+            announces_jobs: false,
         };
         operations::make(&mut work, calls).await?;
         let node = work.node;
@@ -408,9 +422,15 @@ impl Link {
             Some(at) if at.elapsed() < READ_COUNTS => None,
             _ => Some(operations::counts(connection).await?),
         };
+        let jobs = match counts.is_some() || work.changes_jobs {
+            true => Some(jobs::totals(connection).await?),
+            false => None,
+        };
         connection.batch("COMMIT").await?;
         Ok(Done {
             counts,
+            jobs,
+            announces_jobs: work.announces_jobs,
             deltas: work.deltas,
             ready: work.ready,
         })
@@ -440,6 +460,8 @@ struct Written {
 /// What a transaction has done besides its calls.
 struct Done {
     counts: Option<OperationCounts>,
+    jobs: Option<JobTotals>,
+    announces_jobs: bool,
     deltas: Deltas,
     ready: BTreeMap<Lane, WallTime>,
 }
@@ -456,6 +478,10 @@ pub(super) struct Work<'a> {
     pub(super) deltas: Deltas,
     /// Lanes in which something is due that was not before, for the other nodes.
     pub(super) ready: BTreeMap<Lane, WallTime>,
+    /// Whether jobs have changed their status.
+    pub(super) changes_jobs: bool,
+    /// Whether other nodes should look for jobs.
+    pub(super) announces_jobs: bool,
 }
 
 impl Work<'_> {

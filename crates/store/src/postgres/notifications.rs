@@ -1,5 +1,5 @@
-//! Notifications between nodes about lanes with operations that are due, and about changed pools, over
-//! LISTEN and NOTIFY.
+//! Notifications between nodes about lanes with operations that are due, and about changed pools and jobs,
+//! over LISTEN and NOTIFY.
 //!
 //! A message only makes others look sooner: none is needed, because every node reads all lanes every
 //! few seconds. So messages are sent apart from the transactions that they are about, and gathered:
@@ -13,6 +13,7 @@ use policy::time::WallTime;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
+use crate::jobs::JobListener;
 use crate::operations::{Lane, ReadyListener};
 
 /// Lanes to announce to other nodes, and the listener for what they announce.
@@ -28,8 +29,11 @@ struct State {
     lanes: BTreeMap<Lane, WallTime>,
     /// Whether there is something about pools to announce.
     has_pools: bool,
+    /// Whether there is something about jobs to announce.
+    has_jobs: bool,
     listener: Option<Arc<ReadyListener>>,
     pool_listener: Option<Arc<PoolListener>>,
+    job_listener: Option<Arc<JobListener>>,
 }
 
 /// Called when another node may have changed something about pools.
@@ -39,6 +43,7 @@ pub(crate) type PoolListener = Box<dyn Fn() + Send + Sync>;
 pub(super) struct Announcement {
     pub(super) lanes: BTreeMap<Lane, WallTime>,
     pub(super) has_pools: bool,
+    pub(super) has_jobs: bool,
 }
 
 /// What another node announced.
@@ -50,6 +55,8 @@ pub(super) enum Message {
     AnyLane,
     /// Pools are to be read.
     Pools,
+    /// A job was queued or cancelled.
+    Jobs,
 }
 
 /// Further lanes are not announced by name; they are found when lanes are read.
@@ -78,6 +85,12 @@ impl Notifications {
         self.waiting.notify_one();
     }
 
+    /// Announces to the other nodes that a job was queued or cancelled.
+    pub(super) fn announce_jobs(&self) {
+        self.lock().has_jobs = true;
+        self.waiting.notify_one();
+    }
+
     /// Waits until there is something to announce, and takes it.
     pub(super) async fn next(&self) -> Announcement {
         loop {
@@ -86,9 +99,11 @@ impl Notifications {
             let announcement = Announcement {
                 lanes: std::mem::take(&mut state.lanes),
                 has_pools: std::mem::take(&mut state.has_pools),
+                has_jobs: std::mem::take(&mut state.has_jobs),
             };
             drop(state);
-            if announcement.has_pools || !announcement.lanes.is_empty() {
+            let is_empty = announcement.lanes.is_empty();
+            if announcement.has_pools || announcement.has_jobs || !is_empty {
                 return announcement;
             }
         }
@@ -97,6 +112,11 @@ impl Notifications {
     /// Sets what is called when another node may have changed something about pools.
     pub(super) fn set_pool_listener(&self, listener: PoolListener) {
         self.lock().pool_listener = Some(Arc::new(listener));
+    }
+
+    /// Sets what is called when another node may have queued or cancelled a job.
+    pub(super) fn set_job_listener(&self, listener: JobListener) {
+        self.lock().job_listener = Some(Arc::new(listener));
     }
 
     /// Another node announced something.
@@ -110,6 +130,12 @@ impl Notifications {
                     listener();
                 }
             }
+            Message::Jobs => {
+                let listener = self.lock().job_listener.clone();
+                if let Some(listener) = listener {
+                    listener();
+                }
+            }
         }
     }
 
@@ -117,6 +143,7 @@ impl Notifications {
     pub(super) fn missed(&self) {
         self.received(Message::AnyLane);
         self.received(Message::Pools);
+        self.received(Message::Jobs);
     }
 
     /// Sets what is called with the announcements of other nodes.
@@ -156,6 +183,11 @@ pub(super) fn pools_message(session: u64) -> String {
     json!({ "from": session, "pools": true }).to_string()
 }
 
+/// The text of a message about jobs.
+pub(super) fn jobs_message(session: u64) -> String {
+    json!({ "from": session, "jobs": true }).to_string()
+}
+
 /// What a message of another node says; `None` for one's own and for those that cannot be read.
 pub(super) fn read(session: u64, text: &str) -> Option<Message> {
     let message: Value = serde_json::from_str(text).ok()?;
@@ -172,6 +204,9 @@ pub(super) fn read(session: u64, text: &str) -> Option<Message> {
     };
     if message["pools"] == true {
         return Some(Message::Pools);
+    }
+    if message["jobs"] == true {
+        return Some(Message::Jobs);
     }
     Some(lane().unwrap_or(Message::AnyLane))
 }
@@ -201,6 +236,8 @@ mod tests {
         assert_eq!(read(2, &text), Some(Message::Ready(lane("a"), at)));
         assert_eq!(read(1, &pools_message(1)), None);
         assert_eq!(read(2, &pools_message(1)), Some(Message::Pools));
+        assert_eq!(read(1, &jobs_message(1)), None);
+        assert_eq!(read(2, &jobs_message(1)), Some(Message::Jobs));
         assert_eq!(read(2, "something else"), None);
         assert_eq!(read(2, "{}"), None);
     }

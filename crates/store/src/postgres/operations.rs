@@ -14,6 +14,7 @@ use super::Postgres;
 use super::call::{Call, ClaimArguments, Pending};
 use super::connection::Connection;
 use super::database::{Deltas, Work, fields};
+use super::jobs;
 use super::problem::PostgresError;
 use crate::call::reply;
 use crate::operations::size::{exported_bytes, request_bytes, result_bytes};
@@ -145,7 +146,7 @@ impl OperationQueue for Postgres {
 
 impl Postgres {
     /// Makes a call in the next transaction, with `bytes` to hold until then.
-    fn call<A, T: Send + 'static>(
+    pub(super) fn call<A, T: Send + 'static>(
         &self,
         bytes: usize,
         share: Share,
@@ -181,6 +182,7 @@ pub(super) async fn make(work: &mut Work<'_>, calls: &mut [Call]) -> Result<(), 
             Call::Report(call) => calls::report(work, call).await?,
             Call::Import(call) => calls::import(work, call).await?,
             Call::Forget(call) => calls::forget(work, call).await?,
+            Call::Job(call) => jobs::make(work, call).await?,
         }
     }
     calls::insert(work, &mut inserts).await?;

@@ -192,7 +192,7 @@ async fn exchange_notifications(
 /// How long to wait for the next attempt to connect.
 const RECONNECT: Duration = Duration::from_secs(2);
 
-/// How often lanes and pools are read without a notification.
+/// How often lanes, pools and jobs are read without a notification.
 const POLL: Duration = Duration::from_secs(5);
 
 /// Messages of this time are sent together.
@@ -221,13 +221,19 @@ async fn exchange_over(
 async fn announce(
     connection: &Connection,
     session: u64,
-    Announcement { lanes, has_pools }: Announcement,
+    announcement: Announcement,
 ) -> Result<(), PostgresError> {
+    let Announcement {
+        lanes,
+        has_pools,
+        has_jobs,
+    } = announcement;
     let messages = lanes
         .iter()
         .map(|(lane, at)| notifications::message(session, lane, *at));
     let pools = has_pools.then(|| notifications::pools_message(session));
-    let statements = messages.chain(pools).map(|message| async move {
+    let jobs = has_jobs.then(|| notifications::jobs_message(session));
+    let statements = messages.chain(pools).chain(jobs).map(|message| async move {
         let sql = "SELECT pg_notify('tidegate', $1)";
         connection.query(sql, &[&message]).await
     });

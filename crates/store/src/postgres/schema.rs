@@ -14,7 +14,7 @@ use super::problem::PostgresError;
 use crate::error::OpenError;
 
 /// The steps, each from one version to the next.
-const STEPS: &[&str] = &[FIRST, POOLS];
+const STEPS: &[&str] = &[FIRST, POOLS, JOBS];
 
 /// Every change of an operation writes into all indexes that its row is in, so there are few, and most
 /// have only rows in some states.
@@ -201,6 +201,67 @@ const POOLS: &str = r#"
         pool TEXT COLLATE "C" NOT NULL,
         name TEXT COLLATE "C" NOT NULL,
         PRIMARY KEY (pool, name)
+    );
+"#;
+
+/// Jobs, of which each node runs some.
+const JOBS: &str = r#"
+    -- Times are unix milliseconds; the counts are of URLs, requests and bytes.
+    CREATE TABLE jobs (
+        number BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        id TEXT COLLATE "C" NOT NULL UNIQUE,
+        slug TEXT COLLATE "C" NOT NULL UNIQUE,
+        summary TEXT NOT NULL,
+        status TEXT COLLATE "C" NOT NULL
+            CHECK (status IN ('queued', 'running', 'done', 'error', 'cancelled')),
+        stage TEXT NOT NULL,
+        permille INTEGER NOT NULL DEFAULT 0,
+        error TEXT,
+        created_at_ms BIGINT NOT NULL,
+        started_at_ms BIGINT,
+        finished_at_ms BIGINT,
+        known BIGINT NOT NULL DEFAULT 0,
+        queued BIGINT NOT NULL DEFAULT 0,
+        in_flight BIGINT NOT NULL DEFAULT 0,
+        retrying BIGINT NOT NULL DEFAULT 0,
+        done BIGINT NOT NULL DEFAULT 0,
+        failed BIGINT NOT NULL DEFAULT 0,
+        denied BIGINT NOT NULL DEFAULT 0,
+        not_modified BIGINT NOT NULL DEFAULT 0,
+        sent BIGINT NOT NULL DEFAULT 0,
+        bytes BIGINT NOT NULL DEFAULT 0,
+        fence BIGINT NOT NULL DEFAULT 0,
+        node BIGINT,
+        lease_until_ms BIGINT,
+        -- How long the copy of its state is, and which node has appended to it last.
+        state_bytes BIGINT NOT NULL DEFAULT 0,
+        state_node BIGINT
+    ) WITH (fillfactor = 50);
+
+    CREATE INDEX jobs_status ON jobs (status, number);
+    CREATE INDEX jobs_finished ON jobs (finished_at_ms, number) WHERE finished_at_ms IS NOT NULL;
+
+    -- With a key_id, values are sealed with that key: nonce and tag at their end.
+    CREATE TABLE job_requests (
+        number BIGINT PRIMARY KEY,
+        key_id BYTEA,
+        request BYTEA NOT NULL
+    );
+
+    -- The copy of the state of a job that has not ended, in parts as they were appended.
+    CREATE TABLE job_states (
+        number BIGINT NOT NULL,
+        at BIGINT NOT NULL,
+        key_id BYTEA,
+        bytes BYTEA NOT NULL,
+        PRIMARY KEY (number, at)
+    );
+
+    -- As JSON.
+    CREATE TABLE job_reports (
+        number BIGINT PRIMARY KEY,
+        key_id BYTEA,
+        report BYTEA NOT NULL
     );
 "#;
 

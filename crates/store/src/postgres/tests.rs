@@ -9,8 +9,10 @@ use std::time::Duration;
 use policy::operation::OperationState;
 use tempfile::TempDir;
 
+use crate::conformance::jobs::{job, lease as job_lease};
 use crate::conformance::operations::{at, lane, lease, operation, settlement};
 use crate::conformance::{open_shared, wall};
+use crate::jobs::{JobEnd, JobFiles, JobProgress, JobStatus};
 use crate::operations::{
     ClaimResult, Inserted, Lane, NewOperation, OperationFilter, OperationQueue, wait,
 };
@@ -110,6 +112,131 @@ mod several_nodes {
         let mut all: Vec<u64> = claimed.concat();
         all.sort_unstable();
         assert_eq!(all, (1..=200).collect::<Vec<u64>>());
+    }
+
+    #[test]
+    fn one_runs_a_job_and_another_goes_on_from_its_copy() {
+        let server = PrivatePostgres::start();
+        let (first, other) = (Node::on(&server), Node::on(&server));
+        let jobs = [&first, &other].map(|node| node.store.jobs());
+        let files = [&first, &other].map(|node| node.store.job_files().unwrap());
+        wait(jobs[0].insert(job("a"), 9)).unwrap();
+        let claimed = wait(jobs[0].claim(job_lease(0))).unwrap().unwrap();
+        assert_eq!(claimed.copy.length, 0);
+        assert!(wait(jobs[1].claim(job_lease(0))).unwrap().is_none());
+        let late = claimed.job.last_claim();
+        let append = |files: &Arc<dyn JobFiles>, claim, at, bytes: &str| {
+            wait(files.append(claim, at, bytes.as_bytes().to_vec())).unwrap()
+        };
+        assert_eq!(append(&files[0], late, 0, "one\n"), Some(4));
+        // A call that was not answered is made again.
+        assert_eq!(append(&files[0], late, 0, "one\n"), Some(4));
+        assert_eq!(append(&files[0], late, 4, "two\n"), Some(8));
+
+        assert_eq!(wait(jobs[1].sweep(at(10))), Ok(1));
+        let claimed = wait(jobs[1].claim(job_lease(10))).unwrap().unwrap();
+        assert_eq!((claimed.copy.length, claimed.copy.is_own), (8, false));
+        let number = claimed.job.number;
+        assert_eq!(
+            wait(files[1].part(number, 0)),
+            Ok(Some(b"one\ntwo\n".to_vec()))
+        );
+        assert_eq!(wait(files[1].part(number, 4)), Ok(Some(b"two\n".to_vec())));
+        assert_eq!(wait(files[1].part(number, 8)), Ok(None));
+        let claim = claimed.job.last_claim();
+        assert_eq!(append(&files[0], late, 8, "late\n"), None);
+        assert_eq!(
+            wait(files[0].save_report(late, b"late".to_vec())),
+            Ok(false)
+        );
+        assert_eq!(append(&files[1], claim, 8, "three\n"), Some(14));
+        assert_eq!(
+            wait(files[1].save_report(claim, b"report".to_vec())),
+            Ok(true)
+        );
+        let end = JobEnd {
+            now: at(20),
+            error: None,
+            progress: JobProgress::default(),
+        };
+        assert!(wait(jobs[0].finish(late, end.clone())).unwrap().is_none());
+        assert!(wait(jobs[1].finish(claim, end)).unwrap().is_some());
+        assert_eq!(wait(files[0].report(number)), Ok(Some(b"report".to_vec())));
+        assert_eq!(wait(files[0].part(number, 0)), Ok(None));
+        wait(jobs[0].delete(number)).unwrap();
+        assert_eq!(wait(files[0].report(number)), Ok(None));
+    }
+
+    #[test]
+    fn recover_only_jobs_of_their_own() {
+        let server = PrivatePostgres::start();
+        let (first, other) = (Node::on(&server), Node::on(&server));
+        for id in ["a", "b"] {
+            wait(first.store.jobs().insert(job(id), 9)).unwrap();
+        }
+        wait(first.store.jobs().claim(job_lease(0))).unwrap();
+        wait(other.store.jobs().claim(job_lease(0))).unwrap();
+        assert_eq!(wait(other.store.jobs().recover()), Ok(1));
+        let status = |id| wait(first.store.jobs().get(id)).unwrap().unwrap().status;
+        assert_eq!(
+            [status("a"), status("b")],
+            [JobStatus::Running, JobStatus::Queued]
+        );
+    }
+
+    #[test]
+    fn hear_of_jobs_that_others_queue_and_cancel() {
+        let server = PrivatePostgres::start();
+        let (first, other) = (Node::on(&server), Node::on(&server));
+        let (sender, heard) = mpsc::channel();
+        other
+            .store
+            .jobs()
+            .listen(Box::new(move || _ = sender.send(())));
+        // What it may have missed before it listened.
+        while heard.recv_timeout(Duration::from_secs(1)).is_ok() {}
+        wait(first.store.jobs().insert(job("a"), 9)).unwrap();
+        // Sooner than it looks without a message.
+        heard.recv_timeout(Duration::from_secs(3)).unwrap();
+        wait(first.store.jobs().cancel("a", at(1)))
+            .unwrap()
+            .unwrap();
+        heard.recv_timeout(Duration::from_secs(3)).unwrap();
+    }
+
+    #[test]
+    fn do_not_show_what_jobs_fetch_without_the_key() {
+        let server = PrivatePostgres::start();
+        let folder = tempfile::tempdir().unwrap();
+        let keys: Keys = "0f".repeat(32).parse().unwrap();
+        let store = Store::open_shared(folder.path(), keys, server.address(), wall).unwrap();
+        wait(store.jobs().insert(job("a"), 9)).unwrap();
+        let claimed = wait(store.jobs().claim(job_lease(0))).unwrap().unwrap();
+        assert_eq!(claimed.request, Ok(job("a").request));
+        let (claim, number) = (claimed.job.last_claim(), claimed.job.number);
+        let files = store.job_files().unwrap();
+        wait(files.append(claim, 0, b"secret\n".to_vec())).unwrap();
+        wait(files.save_report(claim, b"secret".to_vec())).unwrap();
+        assert_eq!(wait(files.part(number, 0)), Ok(Some(b"secret\n".to_vec())));
+        for sql in [
+            "SELECT request FROM tidegate.job_requests",
+            "SELECT bytes FROM tidegate.job_states",
+            "SELECT report FROM tidegate.job_reports",
+        ] {
+            let stored = server.query(sql);
+            assert!(
+                stored.len() > 20 && !stored.contains("736563726574"),
+                "{stored}"
+            );
+        }
+        wait(store.jobs().release(claim)).unwrap();
+        let other = Node::on(&server);
+        let claimed = wait(other.store.jobs().claim(job_lease(1)))
+            .unwrap()
+            .unwrap();
+        assert!(matches!(claimed.request, Err(StoreError::Sealed { .. })));
+        let read = wait(other.store.job_files().unwrap().part(number, 0));
+        assert!(matches!(read, Err(StoreError::Sealed { .. })));
     }
 
     #[test]

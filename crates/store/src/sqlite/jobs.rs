@@ -8,10 +8,10 @@ use super::database::Work;
 use super::problem::SqliteError;
 use super::{Sqlite, limit_of};
 use crate::jobs::{
-    CancelError, ClaimedJob, JobCounts, JobEnd, JobProgress, JobStatus, JobStore, JobTotals,
-    NewJob, StoredJob,
+    CancelError, ClaimedJob, JobClaim, JobCounts, JobEnd, JobProgress, JobStatus, JobStore,
+    JobTotals, NewJob, StateCopy, StoredJob,
 };
-use crate::operations::{QueueFuture, SealError};
+use crate::operations::{Lease, QueueFuture, SealError};
 use crate::queue::Share;
 use crate::seal::{Keys, Place};
 
@@ -23,43 +23,65 @@ impl JobStore for Sqlite {
     }
 
     fn recover(&self) -> QueueFuture<u64> {
-        self.call(0, Share::Whole, recover)
+        self.call(0, Share::Whole, |work| queue_again(work, RECOVER, []))
     }
 
-    fn claim(&self, now: WallTime) -> QueueFuture<Option<ClaimedJob>> {
+    fn claim(&self, lease: Lease) -> QueueFuture<Option<ClaimedJob>> {
         let path = self.path.clone();
         self.call(0, Share::Whole, move |work| {
             let Some(mut job) = one(work.connection, FIRST_QUEUED, [])? else {
                 return Ok(None);
             };
-            job.claim(now);
+            job.claim(lease.now);
             write(work, &job, JobStatus::Queued)?;
+            extend(work, &job, lease.until)?;
             let request = request(work.connection, work.keys, job.number);
             let request = request.map_err(|problem| problem.at(&path));
-            Ok(Some(ClaimedJob { job, request }))
+            Ok(Some(ClaimedJob {
+                job,
+                request,
+                copy: StateCopy::default(),
+            }))
         })
     }
 
-    fn update(&self, number: u64, progress: JobProgress) -> QueueFuture<bool> {
+    fn update(&self, claim: JobClaim, progress: JobProgress, until: WallTime) -> QueueFuture<bool> {
         self.call(0, Share::Whole, move |work| {
-            let Some(mut job) = running(work, number)? else {
+            let Some(mut job) = running(work, claim)? else {
                 return Ok(false);
             };
             job.update(progress);
+            write(work, &job, JobStatus::Running)?;
+            extend(work, &job, until)?;
+            Ok(true)
+        })
+    }
+
+    fn release(&self, claim: JobClaim) -> QueueFuture<bool> {
+        self.call(0, Share::Whole, move |work| {
+            let Some(mut job) = running(work, claim)? else {
+                return Ok(false);
+            };
+            job.status = JobStatus::Queued;
             write(work, &job, JobStatus::Running)?;
             Ok(true)
         })
     }
 
-    fn finish(&self, number: u64, end: JobEnd) -> QueueFuture<Option<StoredJob>> {
+    fn finish(&self, claim: JobClaim, end: JobEnd) -> QueueFuture<Option<StoredJob>> {
         self.call(0, Share::Whole, move |work| {
-            let Some(mut job) = running(work, number)? else {
+            let Some(mut job) = running(work, claim)? else {
                 return Ok(None);
             };
             job.finish(end);
             write(work, &job, JobStatus::Running)?;
             Ok(Some(job))
         })
+    }
+
+    fn sweep(&self, now: WallTime) -> QueueFuture<u64> {
+        let now = now.as_unix_millis();
+        self.call(0, Share::Whole, move |work| queue_again(work, SWEEP, [now]))
     }
 
     fn cancel(&self, id: &str, now: WallTime) -> QueueFuture<Result<StoredJob, CancelError>> {
@@ -157,19 +179,34 @@ fn insert(
     Ok(Some(StoredJob::new(number, job)))
 }
 
-fn recover(work: &mut Work<'_>) -> Result<u64, SqliteError> {
-    let recovered = work.execute(RECOVER, [])? as u64;
+/// Queues running jobs again by a statement; how many there are.
+fn queue_again(
+    work: &mut Work<'_>,
+    sql: &'static str,
+    params: impl Params,
+) -> Result<u64, SqliteError> {
+    let queued = work.execute(sql, params)? as u64;
     work.jobs
-        .change(JobStatus::Running, JobStatus::Queued, recovered);
-    Ok(recovered)
+        .change(JobStatus::Running, JobStatus::Queued, queued);
+    Ok(queued)
 }
 
 const RECOVER: &str = "UPDATE jobs INDEXED BY jobs_status SET status = 'queued'
                        WHERE status = 'running'";
 
-fn running(work: &Work<'_>, number: u64) -> Result<Option<StoredJob>, SqliteError> {
-    let job = one(work.connection, BY_NUMBER, [number])?;
-    Ok(job.filter(|job| job.status == JobStatus::Running))
+const SWEEP: &str = "UPDATE jobs INDEXED BY jobs_status SET status = 'queued'
+                     WHERE status = 'running' AND lease_until_ms <= ?";
+
+fn running(work: &Work<'_>, claim: JobClaim) -> Result<Option<StoredJob>, SqliteError> {
+    let job = one(work.connection, BY_NUMBER, [claim.number])?;
+    Ok(job.filter(|job| job.runs_under(claim)))
+}
+
+/// Writes until when a running job is claimed.
+fn extend(work: &Work<'_>, job: &StoredJob, until: WallTime) -> Result<(), SqliteError> {
+    let sql = "UPDATE jobs SET lease_until_ms = ? WHERE number = ?";
+    work.execute(sql, params![until.as_unix_millis(), job.number])?;
+    Ok(())
 }
 
 /// Writes what can change of a job that had another status before.
@@ -200,6 +237,7 @@ fn write(work: &mut Work<'_>, job: &StoredJob, before: JobStatus) -> Result<(), 
             ":not_modified": counts.not_modified,
             ":sent": counts.sent,
             ":bytes": counts.bytes,
+            ":fence": job.fence,
         },
     )?;
     work.jobs.change(before, job.status, 1);
@@ -211,7 +249,7 @@ const WRITE: &str = "
         started_at_ms = :started_at_ms, finished_at_ms = :finished_at_ms, known = :known,
         queued = :queued, in_flight = :in_flight, retrying = :retrying, done = :done,
         failed = :failed, denied = :denied, not_modified = :not_modified, sent = :sent,
-        bytes = :bytes
+        bytes = :bytes, fence = :fence
     WHERE number = :number";
 
 /// How many jobs there are in the file.
@@ -233,7 +271,7 @@ macro_rules! select {
         concat!(
             "SELECT number, id, slug, summary, status, stage, permille, error, created_at_ms,
                 started_at_ms, finished_at_ms, known, queued, in_flight, retrying, done, failed,
-                denied, not_modified, sent, bytes
+                denied, not_modified, sent, bytes, fence
              FROM jobs ",
             $rest
         )
@@ -300,6 +338,7 @@ fn job(row: &Row<'_>) -> Result<StoredJob, SqliteError> {
         created_at: WallTime::from_unix_millis(row.get("created_at_ms")?),
         started_at: time("started_at_ms")?.map(WallTime::from_unix_millis),
         finished_at: time("finished_at_ms")?.map(WallTime::from_unix_millis),
+        fence: row.get("fence")?,
     })
 }
 
@@ -342,7 +381,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::conformance::jobs::job;
+    use crate::conformance::jobs::{job, lease};
     use crate::operations::wait;
     use crate::sqlite::schema;
     use crate::{Store, StoreError};
@@ -367,6 +406,7 @@ mod tests {
                 "SEARCH jobs USING INDEX jobs_status (status=?)",
             ),
             (RECOVER, "SEARCH jobs USING INDEX jobs_status (status=?)"),
+            (SWEEP, "SEARCH jobs USING INDEX jobs_status (status=?)"),
             (PAGE, "SEARCH jobs USING INTEGER PRIMARY KEY (rowid<?)"),
             (
                 ENDED,
@@ -406,7 +446,7 @@ mod tests {
         for id in ["a", "b"] {
             wait(store.jobs().insert(job(id), 9)).unwrap();
         }
-        let claimed = wait(store.jobs().claim(WallTime::from_unix_millis(1)));
+        let claimed = wait(store.jobs().claim(lease(1)));
         assert_eq!(claimed.unwrap().unwrap().request, Ok(job("a").request));
         drop(store);
         for file in std::fs::read_dir(folder.path()).unwrap() {
@@ -414,7 +454,7 @@ mod tests {
             assert!(!bytes.windows(6).any(|part| part == b"secret"));
         }
         let without_key = open(&folder, "");
-        let claimed = wait(without_key.jobs().claim(WallTime::from_unix_millis(1)));
+        let claimed = wait(without_key.jobs().claim(lease(1)));
         let claimed = claimed.unwrap().unwrap();
         assert_eq!(claimed.job.id, "b");
         assert!(matches!(claimed.request, Err(StoreError::Sealed { .. })));

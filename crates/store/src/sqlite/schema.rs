@@ -22,6 +22,7 @@ const STEPS: &[&str] = &[
     COSTS,
     BANS,
     REJECTED_CREDENTIALS,
+    JOB_CLAIMS,
 ];
 
 const FIRST: &str = "
@@ -295,6 +296,12 @@ const REJECTED_CREDENTIALS: &str = "
         'CHECK (disabled IN (''errors'', ''quota_exhausted'', ''credential_rejected'', ''person''))')
     WHERE name = 'endpoints';
     PRAGMA writable_schema = RESET;
+";
+
+/// Which claim of a job is its last, and when it ends.
+const JOB_CLAIMS: &str = "
+    ALTER TABLE jobs ADD COLUMN fence INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE jobs ADD COLUMN lease_until_ms INTEGER;
 ";
 
 /// Says whose file it is: \"TIDG\".
