@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use crate::duration::{self, Seconds};
 use crate::random::Random;
-use crate::setting::{self, Format, Kind};
+use crate::setting::{self, Format, Kind, ValueError};
 
 /// How a delay is randomised.
 ///
@@ -76,7 +76,7 @@ impl Jitter {
 }
 
 impl FromStr for Jitter {
-    type Err = String;
+    type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let factors = || {
@@ -88,7 +88,7 @@ impl FromStr for Jitter {
             "full" => Ok(Self::Full),
             _ => factors()
                 .map(Self::Range)
-                .ok_or_else(|| EXPECTED.to_owned()),
+                .ok_or_else(|| ValueError::new(EXPECTED)),
         }
     }
 }
@@ -147,7 +147,7 @@ pub enum RetryAfterJitter {
 impl RetryAfterJitter {
     /// Its format in settings.
     pub const KIND: Kind = Kind::Format(&Format::of("duration or share", "\"5s\"", None, |text| {
-        text.parse::<Self>().map(drop)
+        text.parse::<Self>().map(drop).map_err(String::from)
     }));
 
     /// The default for library calls and pools: a caller that has to wait a second does not wait
@@ -167,18 +167,18 @@ impl RetryAfterJitter {
 const MAX_SHARE: Duration = Duration::from_secs(5);
 
 impl FromStr for RetryAfterJitter {
-    type Err = String;
+    type Err = ValueError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, ValueError> {
         const EXPECTED: &str = "a duration such as `5s`, or a share such as `10%`";
         match text.strip_suffix('%') {
             None => duration::parse(text)
                 .map(Self::UpTo)
-                .map_err(|_| EXPECTED.to_owned()),
+                .map_err(|_| ValueError::new(EXPECTED)),
             Some(percent) => setting::number(percent.trim())
                 .filter(|percent| (0.0..=100.0).contains(percent))
                 .map(Self::Percent)
-                .ok_or_else(|| EXPECTED.to_owned()),
+                .ok_or_else(|| ValueError::new(EXPECTED)),
         }
     }
 }
@@ -250,7 +250,11 @@ mod tests {
             "0.5..1.5..2",
             "None",
         ] {
-            assert_eq!(text.parse::<Jitter>(), Err(EXPECTED.to_owned()), "{text}");
+            assert_eq!(
+                text.parse::<Jitter>(),
+                Err(ValueError::new(EXPECTED)),
+                "{text}"
+            );
         }
     }
 

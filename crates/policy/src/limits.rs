@@ -11,7 +11,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::duration;
-use crate::setting::{self, Format, Kind};
+use crate::setting::{self, Format, Kind, ValueError};
 use crate::time::Timestamp;
 
 /// At most `count` in any interval of `period`.
@@ -27,7 +27,7 @@ impl Limit {
         "limit",
         "\"10/1s\"",
         Some("^[0-9][0-9_]* */ *([0-9].*)?[a-z]+$"),
-        |text| text.parse::<Self>().map(drop),
+        |text| text.parse::<Self>().map(drop).map_err(String::from),
     ));
 
     /// `None` if either is zero: such a limit would admit nothing, or limit nothing.
@@ -47,21 +47,21 @@ impl Limit {
 }
 
 impl FromStr for Limit {
-    type Err = String;
+    type Err = ValueError;
 
     /// Reads `10/1s`, `5000/1d`, and `10/s` for `10/1s`.
-    fn from_str(text: &str) -> Result<Self, String> {
-        const EXPECTED: &str = "a count and a period such as `10/1s` or `5000/1d`";
-        let (count, period) = text.split_once('/').ok_or(EXPECTED)?;
-        let count = setting::number(count.trim()).ok_or(EXPECTED)?;
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let expected = || ValueError::new("a count and a period such as `10/1s` or `5000/1d`");
+        let (count, period) = text.split_once('/').ok_or_else(expected)?;
+        let count = setting::number(count.trim()).ok_or_else(expected)?;
         let period = period.trim();
         let spelled = if period.starts_with(|c: char| c.is_ascii_digit()) {
             duration::parse(period)
         } else {
             duration::parse(&format!("1{period}"))
         };
-        let period = spelled.map_err(|_| EXPECTED)?;
-        Self::new(count, period).ok_or_else(|| "a count and a period above zero".to_owned())
+        let period = spelled.map_err(|_| expected())?;
+        Self::new(count, period).ok_or_else(|| ValueError::new("a count and a period above zero"))
     }
 }
 

@@ -132,6 +132,56 @@ impl IntoIterator for SettingErrors {
     }
 }
 
+/// A text is not a value of the type it was parsed as.
+///
+/// ```
+/// use policy::limits::Limit;
+///
+/// let error = "fast".parse::<Limit>().unwrap_err();
+/// assert_eq!(
+///     error.to_string(),
+///     "expected a count and a period such as `10/1s` or `5000/1d`"
+/// );
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ValueError(Box<str>);
+
+impl ValueError {
+    /// An error that says what was `expected` instead: a noun, such as "a number".
+    pub fn new(expected: impl Into<Box<str>>) -> Self {
+        Self(expected.into())
+    }
+
+    /// What was expected instead.
+    pub fn expected(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ValueError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "expected {}", self.0)
+    }
+}
+
+impl std::error::Error for ValueError {}
+
+impl From<ValueError> for String {
+    fn from(error: ValueError) -> Self {
+        error.0.into()
+    }
+}
+
+/// What an error of parsing says was expected: without the verb, if it begins with that.
+#[doc(hidden)]
+pub fn expected_by(error: impl fmt::Display) -> String {
+    let text = error.to_string();
+    match text.strip_prefix("expected ") {
+        Some(expected) => expected.to_owned(),
+        None => text,
+    }
+}
+
 /// A number in settings: no leading `+`, and `_` only between two digits.
 pub fn number<T: FromStr>(value: &str) -> Option<T> {
     let parts: Vec<&str> = value.split('_').collect();

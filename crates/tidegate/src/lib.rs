@@ -152,5 +152,5 @@ pub use policy::outcome::{Failure, Outcome, Phase, UpstreamResponse, Verdict};
 pub use policy::pool::Balance;
 pub use policy::preset::Preset;
 pub use policy::rate::{Strategy, Why};
-pub use policy::setting::{SettingError, SettingErrors};
+pub use policy::setting::{SettingError, SettingErrors, ValueError};
 pub use policy::time::{Timestamp, WallTime};

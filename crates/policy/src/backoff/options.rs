@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Growth, Steps};
 use crate::jitter::{Jitter, RetryAfterJitter};
-use crate::setting::{Format, Kind, Options, SettingErrors, fit, positive, split_list};
+use crate::setting::{Format, Kind, Options, SettingErrors, ValueError, fit, positive, split_list};
 
 crate::settings! {
     /// Options of a backoff; `None` keeps the value of the preset.
@@ -34,11 +34,11 @@ const JITTER: Kind = Kind::Format(&Format::of(
     "jitter",
     "\"0.5..1.5\"",
     Some("^(none|full|[0-9._]+ *\\.\\. *[0-9._]+)$"),
-    |text| text.parse::<Jitter>().map(drop),
+    |text| text.parse::<Jitter>().map(drop).map_err(String::from),
 ));
 
 const GROWTH: Kind = Kind::Format(&Format::of("growth", "\"30s,1m,2m\"", None, |text| {
-    text.parse::<Growth>().map(drop)
+    text.parse::<Growth>().map(drop).map_err(String::from)
 }));
 
 impl BackoffOptions {
@@ -78,10 +78,10 @@ impl BackoffOptions {
 }
 
 impl FromStr for Growth {
-    type Err = String;
+    type Err = ValueError;
 
     /// Reads a name, or the steps of a ladder separated by commas.
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, ValueError> {
         match text {
             "exponential" => Ok(Self::Exponential),
             "linear" => Ok(Self::Linear),
@@ -90,10 +90,10 @@ impl FromStr for Growth {
                 let steps = steps.ok().filter(|_| !text.ends_with(','));
                 let steps = steps.and_then(|steps| Steps::new(&steps));
                 steps.map(Self::Ladder).ok_or_else(|| {
-                    format!(
+                    ValueError::new(format!(
                         "`exponential`, `linear` or up to {} durations above zero such as `30s,1m,2m`",
                         Steps::MAX
-                    )
+                    ))
                 })
             }
         }

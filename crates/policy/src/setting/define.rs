@@ -157,7 +157,7 @@ macro_rules! setting_values {
         impl $crate::setting::SettingValue for $type {
             fn read(parts: &[&str]) -> Result<Self, String> {
                 let text = parts.first().copied().unwrap_or_default();
-                text.parse::<Self>().map_err(|expected| expected.to_string())
+                text.parse::<Self>().map_err($crate::setting::expected_by)
             }
 
             fn write(&self) -> Vec<String> {
@@ -184,12 +184,12 @@ macro_rules! words {
         }
 
         impl std::str::FromStr for $Type {
-            type Err = String;
+            type Err = $crate::setting::ValueError;
 
-            fn from_str(word: &str) -> Result<Self, String> {
+            fn from_str(word: &str) -> Result<Self, $crate::setting::ValueError> {
                 match word {
                     $($word => Ok(Self::$Variant),)+
-                    _ => Err(Self::KIND.expected()),
+                    _ => Err($crate::setting::ValueError::new(Self::KIND.expected())),
                 }
             }
         }
