@@ -62,7 +62,7 @@
 //! | `reqwest-middleware` | the same as middleware of that crate |
 //! | `tower` | module `tower`: layers that acquire permits and retry; implies `http` |
 //! | `tokio` | `Clock::tokio`, so that tests with paused time work |
-//! | `serde` | `Limiter::save` and `load`: what gates have learned, for any format of serde |
+//! | `serde` | `Limiter::save` and `load`: what gates have learned, for any format of serde; module `options`: settings in files |
 //! | `metrics` | `event::MetricsListener`: counters and histograms for the crate `metrics` |
 //! | `tracing` | `event::TracingListener`: events for the crate `tracing` |
 //!
@@ -100,6 +100,8 @@ pub mod guide;
 #[cfg(feature = "http")]
 pub mod http;
 mod limiter;
+#[cfg(feature = "serde")]
+pub mod options;
 pub mod pace;
 mod permit;
 pub mod poll;

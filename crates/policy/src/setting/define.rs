@@ -82,6 +82,10 @@ pub trait Options: Default {
     /// All values out of bounds, for values that were set directly.
     fn out_of_bounds(&self) -> Vec<SettingError>;
 
+    /// The options that are set, each by the name of its setting, in parts: several for a list, else
+    /// one.
+    fn written(&self) -> Vec<(&'static str, Vec<String>)>;
+
     /// Sets one from text; lists have commas between their parts.
     ///
     /// # Errors
@@ -476,6 +480,15 @@ macro_rules! settings {
                     problems.extend(($kind).check(name, &parts));
                 })+
                 problems
+            }
+
+            fn written(&self) -> Vec<(&'static str, Vec<String>)> {
+                let options = [$((
+                    $crate::setting::plain_name(stringify!($field)),
+                    self.$field.as_ref().map($crate::setting::SettingValue::write),
+                )),+];
+                let written = options.into_iter();
+                written.filter_map(|(name, parts)| Some((name, parts?))).collect()
             }
         }
     };
