@@ -1,0 +1,77 @@
+//! A granted ask and its success allocate nothing, and a listener costs nothing where there is none.
+//!
+//! One test in a process of its own: allocations of other threads would be counted too.
+
+use std::alloc::System;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use tidegate::event::{Event, EventListener};
+use tidegate::{Ask, GateSettings, Limiter, LimiterBuilder, ManualClock, Outcome, Pool, Timestamp};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// How often `act` allocates, called a hundred times.
+fn allocations(mut act: impl FnMut()) -> usize {
+    let region = Region::new(ALLOCATOR);
+    for _ in 0..100 {
+        act();
+    }
+    let change = region.change();
+    change.allocations + change.reallocations
+}
+
+/// Allocations of a hundred attempts at a gate, and of a hundred through a pool of three.
+fn attempts(change: impl FnOnce(LimiterBuilder) -> LimiterBuilder) -> (usize, usize) {
+    let clock = ManualClock::new();
+    let fast = GateSettings::fixed(1_000_000.0);
+    let builder = Limiter::builder().gate(fast).clock(clock.clock());
+    let limiter = change(builder).build();
+    let pool = Pool::new("llm", &limiter);
+    for name in ["a", "b", "c"] {
+        assert!(pool.add(name, "llm.example.com", ()));
+    }
+    let ok = Outcome::status(200, Duration::from_millis(20));
+    let at_gate = || {
+        clock.advance(Duration::from_millis(1));
+        let permit = limiter.try_acquire("api.example.com").expect("a token");
+        permit.settle(&ok);
+    };
+    let through_pool = || {
+        clock.advance(Duration::from_millis(1));
+        let mut context = Context::from_waker(Waker::noop());
+        let acquire = pin!(pool.acquire(Ask::any()));
+        let Poll::Ready(Ok(permit)) = acquire.poll(&mut context) else {
+            panic!("expected a permit at once");
+        };
+        permit.settle(&ok);
+    };
+    // The gates are made here.
+    for _ in 0..100 {
+        at_gate();
+        through_pool();
+    }
+    (allocations(at_gate), allocations(through_pool))
+}
+
+/// A listener for holds, breakers and endpoints.
+struct ChangesOnly;
+
+impl EventListener for ChangesOnly {
+    fn on_event(&self, _at: Timestamp, _event: &Event<'_>) {}
+
+    fn wants_everything(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn attempts_allocate_nothing_unless_a_listener_wants_each_of_them() {
+    assert_eq!(attempts(|builder| builder), (0, 0));
+    assert_eq!(attempts(|builder| builder.listener(ChangesOnly)), (0, 0));
+    let (at_gate, through_pool) = attempts(|builder| builder.on_event(|_, _| {}));
+    assert!(at_gate > 0 && through_pool > 0, "a response copies its key");
+}
