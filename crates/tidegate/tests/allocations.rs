@@ -24,8 +24,9 @@ fn allocations(mut act: impl FnMut()) -> usize {
     change.allocations + change.reallocations
 }
 
-/// Allocations of a hundred attempts at a gate, and of a hundred through a pool of three.
-fn attempts(change: impl FnOnce(LimiterBuilder) -> LimiterBuilder) -> (usize, usize) {
+/// Allocations of a hundred attempts at a gate, of a hundred that are dropped, and of a hundred through
+/// a pool of three.
+fn attempts(change: impl FnOnce(LimiterBuilder) -> LimiterBuilder) -> [usize; 3] {
     let clock = ManualClock::new();
     let fast = GateSettings::fixed(1_000_000.0);
     let builder = Limiter::builder().gate(fast).clock(clock.clock());
@@ -40,6 +41,10 @@ fn attempts(change: impl FnOnce(LimiterBuilder) -> LimiterBuilder) -> (usize, us
         let permit = limiter.try_acquire("api.example.com").expect("a token");
         permit.settle(&ok);
     };
+    let dropped = || {
+        clock.advance(Duration::from_millis(1));
+        drop(limiter.try_acquire("api.example.com").expect("a token"));
+    };
     let through_pool = || {
         clock.advance(Duration::from_millis(1));
         let mut context = Context::from_waker(Waker::noop());
@@ -52,9 +57,14 @@ fn attempts(change: impl FnOnce(LimiterBuilder) -> LimiterBuilder) -> (usize, us
     // The gates are made here.
     for _ in 0..100 {
         at_gate();
+        dropped();
         through_pool();
     }
-    (allocations(at_gate), allocations(through_pool))
+    [
+        allocations(at_gate),
+        allocations(dropped),
+        allocations(through_pool),
+    ]
 }
 
 /// A listener for holds, breakers and endpoints.
@@ -70,8 +80,9 @@ impl EventListener for ChangesOnly {
 
 #[test]
 fn attempts_allocate_nothing_unless_a_listener_wants_each_of_them() {
-    assert_eq!(attempts(|builder| builder), (0, 0));
-    assert_eq!(attempts(|builder| builder.listener(ChangesOnly)), (0, 0));
-    let (at_gate, through_pool) = attempts(|builder| builder.on_event(|_, _| {}));
-    assert!(at_gate > 0 && through_pool > 0, "a response copies its key");
+    assert_eq!(attempts(|builder| builder), [0; 3]);
+    let [at_gate, _, through_pool] = attempts(|builder| builder.listener(ChangesOnly));
+    assert_eq!((at_gate, through_pool), (0, 0));
+    let everything = attempts(|builder| builder.on_event(|_, _| {}));
+    assert!(everything.iter().all(|count| *count > 0), "keys are copied");
 }

@@ -539,6 +539,27 @@ fn neutral_probe_wakes_waiters_and_ordinary_response_does_not() {
     assert_eq!(woken.0.load(Ordering::SeqCst), 1, "nothing has changed");
 }
 
+#[test]
+fn success_after_a_rejected_request_wakes_no_waiter() {
+    let (clock, pool) = pool(SLOW, &["a", "b"]);
+    let take = || drive(&clock, pool.acquire(any())).unwrap();
+    let (rejected, _other) = (take(), take());
+    clock.advance(Duration::from_secs(1));
+    let succeeds = take();
+    assert_eq!(rejected.endpoint().name(), succeeds.endpoint().name());
+    let _other = take();
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(Arc::clone(&woken));
+    let mut waiting = pin!(pool.acquire(any()));
+    let polled = waiting.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    rejected.settle(&status(404));
+    assert!(pool.view()[0].last_error.is_some());
+    succeeds.settle(&status(200));
+    assert!(pool.view()[0].last_error.is_none());
+    assert_eq!(woken.0.load(Ordering::SeqCst), 0);
+}
+
 const PATIENT: &[(&str, &str)] = &[
     ("strategy", "fixed"),
     ("initial_rate", "1000"),

@@ -63,8 +63,8 @@ fn limiter(fast: &[(&str, &str)], slow: &[(&str, &str)]) -> (ManualClock, Limite
     (clock, limiter)
 }
 
-/// Admissions in ten seconds of 100 tasks that ask for `fast` alone, and of 100 that ask for both.
-fn admissions(limiter: &Limiter, clock: &ManualClock) -> (u32, u32) {
+/// Admissions in ten seconds of some tasks that ask for `fast` alone, and of 100 that ask for both.
+fn admissions(limiter: &Limiter, clock: &ManualClock, asking_alone: usize) -> (u32, u32) {
     let (alone, both) = (Cell::new(0), Cell::new(0));
     let task = async |ask: Ask<'static>, count: &Cell<u32>| {
         while limiter.clock().now() < Timestamp::MAX {
@@ -77,7 +77,7 @@ fn admissions(limiter: &Limiter, clock: &ManualClock) -> (u32, u32) {
             permit.settle(&Outcome::status(200, Duration::from_millis(20)));
         }
     };
-    let alone_tasks = (0..100).map(|_| Box::pin(task(Ask::new(FAST), &alone)) as Task<'_>);
+    let alone_tasks = (0..asking_alone).map(|_| Box::pin(task(Ask::new(FAST), &alone)) as Task<'_>);
     let ask = Ask::new(FAST).also(&[SLOW]);
     let both_tasks = (0..100).map(|_| Box::pin(task(ask, &both)) as Task<'_>);
     let tasks = alone_tasks.chain(both_tasks).collect();
@@ -99,8 +99,24 @@ fn asks_for_two_gates_neither_block_the_faster_nor_starve() {
         ("max_wait", "60s"),
     ];
     let (clock, limiter) = limiter(&fast, &slow);
-    let (alone, both) = admissions(&limiter, &clock);
+    let (alone, both) = admissions(&limiter, &clock, 100);
     assert!(both >= 85, "{both} of 100 for both gates");
+    assert!(alone >= 5400, "{alone} of 5900 for the fast gate alone");
+}
+
+#[test]
+fn long_line_of_the_faster_gate_does_not_starve_asks_for_two() {
+    let fixed = |rate| {
+        [
+            ("strategy", "fixed"),
+            ("initial_rate", rate),
+            ("max_wait", "60s"),
+        ]
+    };
+    let (clock, limiter) = limiter(&fixed("600"), &fixed("10"));
+    // Their line at the fast gate takes five seconds.
+    let (alone, both) = admissions(&limiter, &clock, 3000);
+    assert!(both >= 40, "{both} of 50 after their first turn");
     assert!(alone >= 5400, "{alone} of 5900 for the fast gate alone");
 }
 
