@@ -21,7 +21,11 @@ async fn one_line(client: reqwest::Client) -> Result<reqwest::Response, Box<dyn 
     Ok(response)
 }
 
-#[expect(dead_code, reason = "it is only compiled")]
+#[expect(
+    dead_code,
+    clippy::print_stdout,
+    reason = "it is a program, which is only compiled"
+)]
 mod start {
     use tidegate::Limiter;
 
