@@ -201,7 +201,9 @@ impl Clock {
         match &self.0 {
             Source::Manual(manual) => manual.catch_up(),
             Source::System(system) => system.catch_up(),
-            _ => {}
+            #[cfg(feature = "tokio")]
+            Source::Tokio(_) => {}
+            Source::Custom(_) => {}
         }
     }
 
