@@ -94,7 +94,9 @@ impl KnownHead {
     /// Learns from a head, which was read from `bytes`, unless something is known or it is the first.
     pub(super) fn learn(&mut self, bytes: &Bytes, status: StatusCode, fields: &[Header<'_>]) {
         let is_first = !std::mem::replace(&mut self.is_used, true);
-        if is_first || !self.status_line.is_empty() {
+        // An empty line before the head, which parsers skip, is no status line.
+        let begins = bytes.starts_with(b"HTTP/");
+        if is_first || !begins || !self.status_line.is_empty() {
             return;
         }
         let Some(end) = memchr::memchr(b'\n', bytes) else {
@@ -146,4 +148,165 @@ pub(super) fn read_field(
 fn read_value(bytes: &Bytes, field: &Header<'_>) -> Result<HeaderValue, InvalidResponse> {
     let value = HeaderValue::from_maybe_shared(bytes.slice_ref(field.value));
     value.map_err(|_| InvalidResponse("the value of a header"))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderMap;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::{Index, select};
+
+    use super::super::decode::{Parsed, parse_head};
+    use super::*;
+
+    /// A head, and whether the request's method was HEAD.
+    type SentHead = (Vec<u8>, bool);
+
+    const STATUS_LINES: [&str; 8] = [
+        "HTTP/1.1 200 OK\r\n",
+        "HTTP/1.1 200 OK\n",
+        "HTTP/1.1 200 OKAY\r\n",
+        "HTTP/1.1 204 No Content\r\n",
+        "HTTP/1.1 304 Not Modified\r\n",
+        "HTTP/1.0 200 OK\r\n",
+        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n",
+        "\r\nHTTP/1.1 200 OK\r\n",
+    ];
+
+    const LINES: [&str; 26] = [
+        "Server: a\r\n",
+        "server: a\r\n",
+        "SERVER:a\r\n",
+        "Server:  a \r\n",
+        "Server: a\n",
+        "Server : a\r\n",
+        "Server: a\r\r\n",
+        " a\r\n",
+        "\tb\r\n",
+        "\r",
+        ": a\r\n",
+        "Content-Length: 3\r\n",
+        "Content-Length: 4\r\n",
+        "content-length: 3, 3\r\n",
+        "Content-Length: +3\r\n",
+        "Transfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: gzip, chunked\r\n",
+        "transfer-encoding: Chunked\r\n",
+        "Connection: close\r\n",
+        "Connection: keep-alive\r\n",
+        "connection: Keep-Alive, CLOSE\r\n",
+        "Set-Cookie: a=b\r\n",
+        "X-Empty:\r\n",
+        "X-Empty: \r\n",
+        "X-Long: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n",
+        "X-Raw: \x7f\r\n",
+    ];
+
+    /// Heads of one connection: most lines are those of the head before.
+    fn heads() -> impl Strategy<Value = Vec<SentHead>> {
+        let base = (select(&STATUS_LINES[..]), vec(select(&LINES[..]), 0..6));
+        let end = prop_oneof![8 => Just("\r\n"), 1 => Just("\n"), 1 => Just(""), 1 => Just("\r")];
+        let edit = (any::<Index>(), select(&LINES[..]), 0..4_u8);
+        let head = (
+            prop::option::weighted(0.2, select(&STATUS_LINES[..])),
+            prop::option::weighted(0.5, edit),
+            end,
+            prop::option::weighted(0.1, (any::<Index>(), any::<u8>())),
+            prop::bool::weighted(0.2),
+        );
+        (base, vec(head, 1..12)).prop_map(|((status, lines), heads)| {
+            let heads = heads.into_iter();
+            heads
+                .map(|(other_status, edit, end, byte, is_head)| {
+                    let mut lines = lines.clone();
+                    if let Some((index, line, kind)) = edit {
+                        edit_lines(&mut lines, &index, line, kind);
+                    }
+                    let status = other_status.unwrap_or(status);
+                    let mut bytes = format!("{status}{}{end}rest", lines.concat()).into_bytes();
+                    if let Some((index, byte)) = byte {
+                        *index.get_mut(&mut bytes) = byte;
+                    }
+                    (bytes, is_head)
+                })
+                .collect()
+        })
+    }
+
+    fn edit_lines(lines: &mut Vec<&'static str>, index: &Index, line: &'static str, kind: u8) {
+        let place = index.index(lines.len() + 1);
+        match (kind, place < lines.len()) {
+            (0, true) => lines[place] = line,
+            (1, true) => _ = lines.remove(place),
+            (2, true) => lines.insert(place, lines[place]),
+            _ => lines.insert(place, line),
+        }
+    }
+
+    /// Everything that is read of these bytes, as text: informational heads, one other, and what is left.
+    fn read((bytes, is_head): &SentHead, known: &mut KnownHead) -> String {
+        let mut bytes = Bytes::copy_from_slice(bytes);
+        let mut text = String::new();
+        loop {
+            let mut headers = HeaderMap::new();
+            let parsed = parse_head(&mut bytes, *is_head, &mut headers, known);
+            text.push_str(&format!("{parsed:?}, then {bytes:?}\n"));
+            if !matches!(parsed, Ok(Parsed::Informational)) {
+                return text;
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn what_is_known_never_changes_what_is_read(heads in heads()) {
+            let mut known = KnownHead::default();
+            for head in &heads {
+                let alone = read(head, &mut KnownHead::default());
+                prop_assert_eq!(read(head, &mut known), alone, "{:?}", head);
+                // The first piece of it, as the network may deliver it.
+                let half = (head.0[..head.0.len() / 2].to_vec(), head.1);
+                let alone = read(&half, &mut KnownHead::default());
+                prop_assert_eq!(read(&half, &mut known), alone, "{:?}", half);
+            }
+        }
+    }
+
+    fn known_after(heads: &[&str]) -> KnownHead {
+        let mut known = KnownHead::default();
+        for head in heads {
+            read(&(head.as_bytes().to_vec(), false), &mut known);
+        }
+        known
+    }
+
+    #[test]
+    fn holds_little_of_endless_and_ever_different_heads() {
+        let mut known = KnownHead::default();
+        for number in 0..1000 {
+            let lines: String = (0..90)
+                .map(|line| format!("x-{line}: {:0>100}\r\n", number / 3))
+                .collect();
+            let head = format!("HTTP/1.1 200 OK\r\n{lines}content-length: 0\r\n\r\n");
+            read(&(head.into_bytes(), false), &mut known);
+        }
+        let texts: usize = known.lines.iter().map(|line| line.text.len()).sum();
+        assert_eq!(known.lines.len(), MAX_LINES);
+        assert!(texts <= MAX_LINES * MAX_TEXT, "{texts}");
+        let long = format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "a".repeat(200 << 10));
+        let known = known_after(&[&long, &long, &long]);
+        assert!(known.lines.is_empty());
+    }
+
+    #[test]
+    fn learns_nothing_of_one_response_and_of_errors() {
+        let once = known_after(&["HTTP/1.1 200 OK\r\na: b\r\n\r\n"]);
+        assert!(once.status_line.is_empty() && once.lines.is_empty());
+        let error = "HTTP/1.1 429 Too Many Requests\r\nretry-after: 9\r\n\r\n";
+        let errors = known_after(&[error, error, error]);
+        assert!(errors.status_line.is_empty() && errors.lines.is_empty());
+    }
 }

@@ -386,3 +386,147 @@ fn passes_on_the_response_of_a_server_that_closed_without_reading() {
         assert!(Box::new(connection).into_idle().is_none());
     });
 }
+
+/// What a connection reads of this response to its next request, sent whole or in pieces: its length and
+/// framing as passed on, its body, and whether the connection can be used again.
+async fn next_response(
+    connection: &mut Http1Connection,
+    far: &mut DuplexStream,
+    method: Method,
+    text: &str,
+    size: usize,
+) -> Result<(String, String, bool), Http1Error> {
+    let mut request = Request::new(RequestBody::EMPTY);
+    *request.method_mut() = method;
+    let response = {
+        let mut sending = pin!(begin(connection, request));
+        let mut context = Context::from_waker(Waker::noop());
+        let mut response = sending.as_mut().poll(&mut context);
+        for piece in text.as_bytes().chunks(size) {
+            far.write_all(piece).await.unwrap();
+            if response.is_pending() {
+                response = sending.as_mut().poll(&mut context);
+            }
+        }
+        match response {
+            Poll::Ready(response) => response.unwrap()?,
+            Poll::Pending => panic!("{text:?} is no whole head"),
+        }
+    };
+    let mut body = String::new();
+    while !connection.has_ended() {
+        let mut context = Context::from_waker(Waker::noop());
+        match connection.poll_frame(&mut context) {
+            Poll::Ready(Some(frame)) => {
+                body.push_str(std::str::from_utf8(&frame?.into_data().unwrap()).unwrap());
+            }
+            Poll::Ready(None) => break,
+            Poll::Pending => panic!("{text:?} is no whole body"),
+        }
+    }
+    let framing = [
+        http::header::CONTENT_LENGTH,
+        http::header::TRANSFER_ENCODING,
+    ];
+    let framing = framing.map(|name| {
+        let values = response.headers().get_all(&name).iter();
+        let values: Vec<_> = values.map(|value| value.to_str().unwrap()).collect();
+        values.join("|")
+    });
+    let is_kept = connection.is_kept_alive && connection.unread.is_empty();
+    Ok((framing.join("/"), body, is_kept))
+}
+
+#[test]
+fn framing_that_changes_behind_repeated_lines_is_followed() {
+    const SAME: &str = "HTTP/1.1 200 OK\r\nServer: a\r\n";
+    // Each comes when the lines before are known, and the last response is read whole.
+    let responses = [
+        ("GET", "Content-Length: 2\r\n\r\nok", "2/", "ok", true),
+        (
+            "GET",
+            "Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+            "/chunked",
+            "ok",
+            true,
+        ),
+        ("HEAD", "Content-Length: 2\r\n\r\n", "2/", "", true),
+        ("GET", "content-length: 3\r\n\r\nabc", "3/", "abc", true),
+        (
+            "HEAD",
+            "Transfer-Encoding: chunked\r\n\r\n",
+            "/chunked",
+            "",
+            true,
+        ),
+        ("GET", "Content-Length: 0\r\n\r\n", "0/", "", true),
+        (
+            "GET",
+            "Content-Length: 2\r\nContent-Length: 2\r\n\r\nok",
+            "2/",
+            "ok",
+            true,
+        ),
+        (
+            "GET",
+            "Content-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            "/chunked",
+            "",
+            false,
+        ),
+    ];
+    for size in [1, 7, 1000] {
+        run(async {
+            let (near, mut far) = duplex(1 << 16);
+            let mut connection = Http1Connection::new(near);
+            for round in 0..3 {
+                for (method, rest, framing, body, is_kept) in responses {
+                    // Of a connection that is not used again, nothing follows.
+                    if !is_kept && round < 2 {
+                        continue;
+                    }
+                    let early = "HTTP/1.1 103 Early Hints\r\nContent-Length: 7\r\n\r\n";
+                    let early = if round == 1 { early } else { "" };
+                    let text = format!("{early}{SAME}{rest}");
+                    let method = method.parse().unwrap();
+                    let read = next_response(&mut connection, &mut far, method, &text, size);
+                    let expected = (framing.to_owned(), body.to_owned(), is_kept);
+                    assert_eq!(read.await.unwrap(), expected, "{round} {size} {text:?}");
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn lengths_that_contradict_known_ones_are_refused() {
+    const SAME: &str = "HTTP/1.1 200 OK\r\nServer: a\r\nContent-Length: 2\r\n";
+    for bad in [
+        "Content-Length: 3\r\n\r\nok",
+        "content-length: 2, 3\r\n\r\nok",
+        "Content-Length: \r\n\r\nok",
+        "Transfer-Encoding: gzip\r\n\r\nok",
+        " 3\r\n\r\nok",
+        "\tContent-Length: 3\r\n\r\nok",
+        "Content-Length : 2\r\n\r\nok",
+    ] {
+        run(async {
+            let (near, mut far) = duplex(1 << 16);
+            let mut connection = Http1Connection::new(near);
+            for _ in 0..3 {
+                let text = format!("{SAME}\r\nok");
+                let read = next_response(&mut connection, &mut far, Method::GET, &text, 1000);
+                assert_eq!(
+                    read.await.unwrap(),
+                    ("2/".to_owned(), "ok".to_owned(), true)
+                );
+            }
+            let text = format!("{SAME}{bad}");
+            let read = next_response(&mut connection, &mut far, Method::GET, &text, 1000).await;
+            assert!(
+                matches!(read, Err(Http1Error::Invalid(_))),
+                "{bad:?}: {read:?}"
+            );
+        });
+    }
+}
