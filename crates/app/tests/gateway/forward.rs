@@ -83,7 +83,7 @@ fn a_host_has_one_gate_a_trail_and_a_bounded_label() {
     let trail = gateway.gateway.trails().find(id.parse().unwrap()).unwrap();
     assert_eq!(&*trail.route, "_forward");
     assert_eq!(trail.endpoint.as_deref(), Some(authority.as_str()));
-    assert!(format!("{:?}", trail.decisions).contains(&format!("{authority:?}")));
+    assert!(format!("{:?}", trail.decisions).contains(&authority));
     let metrics = gateway.state.core().metrics().render();
     for line in [
         "tidegate_requests_total{route=\"_forward\",outcome=\"success\"} 1".to_owned(),
