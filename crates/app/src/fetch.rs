@@ -31,6 +31,7 @@ mod robots;
 mod scope;
 mod sitemap;
 mod slots;
+mod spans;
 mod trackers;
 mod url;
 

@@ -1,5 +1,5 @@
 //! What is recorded of every request of the data plane when it has ended: a line of the access log,
-//! and spans for a collector.
+//! and spans for a collector. Operations and fetches have spans too.
 //!
 //! Both are off by default, and then a request pays for one load of a flag. When one is on, the
 //! gateway notes what is needed when a request begins, and hands it over when the body of the
@@ -8,6 +8,7 @@
 
 mod span_queue;
 mod trace_context;
+mod work;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -26,9 +27,10 @@ use crate::log::Log;
 use crate::metrics::RequestOutcome;
 use crate::settings;
 
-pub(crate) use span_queue::{Signal, SpanQueue};
+pub(crate) use span_queue::{Finished, Signal, SpanQueue};
 pub use trace_context::TraceContext;
 pub(crate) use trace_context::{TRACEPARENT, TraceParent};
+pub(crate) use work::{AttemptSummary, FinishedAttempt, FinishedWork, StartTime};
 
 /// A request that has ended, up to the body of its response.
 #[derive(Clone, Debug)]
@@ -214,7 +216,21 @@ impl Observers {
         if let (Some(spans), Some(trace)) = (self.spans(), request.trace)
             && trace.is_sampled
         {
-            spans.push(request);
+            spans.push(Finished::Request(Box::new(request)));
+        }
+    }
+
+    /// Records an attempt of an operation or of a fetch. Never waits.
+    pub(crate) fn finish_attempt(&self, attempt: FinishedAttempt) {
+        if let Some(spans) = self.spans().filter(|_| attempt.trace.is_sampled) {
+            spans.push(Finished::Attempt(attempt));
+        }
+    }
+
+    /// Records an operation or a URL that has ended. Never waits.
+    pub(crate) fn finish_work(&self, work: FinishedWork) {
+        if let Some(spans) = self.spans().filter(|_| work.trace.is_sampled) {
+            spans.push(Finished::Work(work));
         }
     }
 

@@ -20,10 +20,12 @@ use super::item::{FetchItem, Purpose};
 use super::lane::Lane;
 use super::record::UrlError;
 use super::slots::Slot;
+use super::spans::SentAttempt;
 use super::url::resolve;
 use crate::exchange::{
     ReplayableBody, RequestBody, SendErrorKind, SendResult, Target, UpstreamBody,
 };
+use crate::observe::TRACEPARENT;
 
 /// Makes the permitted attempt in a task of its own.
 pub(super) fn spawn(
@@ -83,7 +85,9 @@ impl Attempt<'_> {
                 return engine.fail(item, UrlError::NotSent, Some(error.to_string()));
             }
         };
-        item.end_wait(clock.now());
+        let now = clock.now();
+        let waited = item.end_wait(now);
+        let sent = SentAttempt { waited, at: now };
         let attempt = permit.attempt(item.item.sent() + 1);
         let target = Target {
             destination: &destination,
@@ -123,7 +127,7 @@ impl Attempt<'_> {
             None => Received::Nothing,
         };
         drop(in_flight);
-        self.conclude(item, outcome, verdict, received, result.text);
+        self.conclude(item, sent, outcome, verdict, received, result.text);
     }
 
     fn request(&self, item: &FetchItem, uri: Uri, authority: &HeaderValue) -> Request<RequestBody> {
@@ -143,6 +147,9 @@ impl Attempt<'_> {
             for (name, value) in &engine.headers {
                 headers.append(name.clone(), value.clone());
             }
+        }
+        if let Some(trace) = &item.trace {
+            headers.insert(TRACEPARENT, trace.header(item.sent + 1));
         }
         if !item.is_robots()
             && let Some(validators) = engine.validators(item.url.as_str())
@@ -213,6 +220,7 @@ impl Attempt<'_> {
     fn conclude(
         &self,
         mut item: Box<FetchItem>,
+        sent: SentAttempt,
         outcome: Outcome,
         verdict: Option<Verdict>,
         received: Received,
@@ -235,6 +243,7 @@ impl Attempt<'_> {
             item.item
                 .after(&engine.backoff, &outcome, verdict, now, random)
         };
+        engine.record_attempt(&item, &self.lane.key, sent, &outcome, verdict, step);
         if step != Step::Done {
             let text = match received {
                 Received::Problem(problem) => Some(problem.to_string()),

@@ -296,6 +296,7 @@ impl Engine {
         source: Option<u64>,
         since: Timestamp,
     ) -> Box<FetchItem> {
+        let now = self.core.clock().now();
         Box::new(FetchItem {
             purpose,
             queued,
@@ -306,9 +307,11 @@ impl Engine {
             visited: Vec::new(),
             sent: 0,
             waited: Duration::ZERO,
-            waits_since: self.core.clock().now(),
+            waits_since: now,
             status: None,
             latency: None,
+            began: now,
+            trace: self.trace_context().map(Box::new),
         })
     }
 
@@ -407,6 +410,7 @@ impl Engine {
     /// Ends a robots.txt that was read.
     pub(super) fn complete_robots(&self, item: &FetchItem, body: &[u8]) {
         if let Purpose::Robots(lane, scheme) = &item.purpose {
+            self.record_url(item, None);
             let rules = RobotsRules::parse(body, &self.product);
             lane.set_robots(self, *scheme, Ok(rules));
         }
@@ -478,6 +482,7 @@ impl Engine {
         message: Option<String>,
     ) {
         if let Purpose::Robots(lane, scheme) = &item.purpose {
+            self.record_url(&item, Some(error));
             let rules = match (error, item.status) {
                 // The page has the same address, and is refused for it.
                 (UrlError::AddressNotAllowed, _) => Ok(RobotsRules::allow_all()),
@@ -578,6 +583,7 @@ impl Engine {
             _ => Ok(()),
         };
         self.core.metrics().url_ended(item.item.sent(), result);
+        self.record_url(item, record.error);
         if let Some(place) = item.place() {
             self.end(place, item.depth, kind, record, &key);
         }
@@ -696,7 +702,7 @@ const MAX_THIRD_PARTIES: usize = 100;
 /// When an item that is sent again finds too many hosts in use.
 const RETRY_LANE: Duration = Duration::from_millis(100);
 
-fn whole_millis(time: Duration) -> u64 {
+pub(super) fn whole_millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 

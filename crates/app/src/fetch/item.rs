@@ -8,6 +8,7 @@ use policy::time::Timestamp;
 use url::Url;
 
 use super::lane::Lane;
+use crate::observe::TraceContext;
 
 /// A URL that is being fetched, over all its attempts and redirects.
 #[derive(Debug)]
@@ -35,6 +36,10 @@ pub(super) struct FetchItem {
     pub(super) status: Option<u16>,
     /// The latency of the last response.
     pub(super) latency: Option<Duration>,
+    /// When its fetch began.
+    pub(super) began: Timestamp,
+    /// Its place in a trace, if traces are exported.
+    pub(super) trace: Option<Box<TraceContext>>,
 }
 
 /// What a URL is fetched for.
@@ -77,9 +82,11 @@ impl FetchItem {
         matches!(self.purpose, Purpose::Robots(..))
     }
 
-    /// Ends a wait at `now`.
-    pub(super) fn end_wait(&mut self, now: Timestamp) {
-        self.waited += now.since(self.waits_since);
+    /// Ends a wait at `now`, and returns how long it was.
+    pub(super) fn end_wait(&mut self, now: Timestamp) -> Duration {
+        let waited = now.since(self.waits_since);
+        self.waited += waited;
         self.waits_since = now;
+        waited
     }
 }

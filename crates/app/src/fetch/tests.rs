@@ -12,6 +12,7 @@ use tokio::runtime::Builder;
 use super::*;
 use crate::exchange::Trust;
 use crate::log::Log;
+use crate::observe::{Finished, SpanQueue};
 use crate::settings::{Process, Sources};
 use server::{Reply, Server};
 
@@ -286,4 +287,58 @@ fn links_of_a_page_do_not_lead_to_other_local_servers() {
         (other.requests("/secret"), other.requests("/robots.txt")),
         (0, 0)
     );
+}
+
+#[test]
+fn urls_and_their_attempts_are_recorded_for_traces() {
+    let server = Server::start_counting(|path, number| match (path, number) {
+        ("/a", 1) => Reply::status(503),
+        ("/a", _) => Reply::redirect("/b"),
+        ("/missing", _) => Reply::status(404),
+        _ => Reply::text("ok"),
+    });
+    let urls = ["/a", "/missing"].map(|path| server.url(path));
+    let settings = load(FAST);
+    let core = Core::new(&settings, Log::silent(), Clock::system(), 1);
+    let queue = Arc::new(SpanQueue::new(1.0));
+    core.observers().export_spans(Arc::clone(&queue));
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let fetcher = Fetcher::new(core, &settings, plan(&urls), 0).unwrap();
+        fetcher.run(std::future::pending()).await.unwrap();
+    });
+
+    let (mut attempts, mut works) = (Vec::new(), Vec::new());
+    for finished in queue.take_batch() {
+        match finished {
+            Finished::Attempt(attempt) => attempts.push(attempt),
+            Finished::Work(work) => works.push(work),
+            Finished::Request(request) => panic!("{request:?}"),
+        }
+    }
+    assert_eq!(works.len(), 2, "{works:?}");
+    let [ok, missing] = [None, Some("rejected")].map(|error| {
+        let found = works.iter().find(|work| work.error == error);
+        found.unwrap()
+    });
+    assert_eq!(ok.name, "fetch 127.0.0.1");
+    assert_eq!(ok.texts, [("url.path", "/b".to_owned())]);
+    assert!(ok.numbers.contains(&("tidegate.attempts", 3)));
+    assert!(missing.numbers.contains(&("tidegate.attempts", 1)));
+    assert_ne!(ok.trace.trace_id, missing.trace.trace_id);
+
+    let of_ok: Vec<_> = attempts
+        .iter()
+        .filter(|attempt| attempt.trace == ok.trace)
+        .collect();
+    let numbers: Vec<u32> = of_ok.iter().map(|attempt| attempt.number).collect();
+    assert_eq!((numbers, attempts.len()), (vec![1, 2, 3], 4));
+    assert!(of_ok[0].resend.is_some() && of_ok[1].resend.is_none());
+    // Waited for the retry.
+    assert!(of_ok[1].waited > Duration::ZERO);
+    let heads = [server.heads("/a"), server.heads("/b")].concat();
+    for (head, attempt) in heads.iter().zip(of_ok) {
+        let sent_with = attempt.trace.header(attempt.number);
+        assert!(head.contains(sent_with.to_str().unwrap()), "{head}");
+    }
 }

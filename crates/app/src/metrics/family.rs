@@ -170,7 +170,7 @@ families! {
         "Lines of the access log that were dropped because it could not be written fast enough"
         "";
     SPANS_DROPPED: Counter "tidegate_otlp_requests_dropped_total" []
-        "Requests whose spans were dropped because the collector did not accept them fast enough"
+        "Requests, operations, URLs and their attempts whose spans were dropped because the collector did not accept them fast enough"
         "";
     OTLP_FAILURES: Counter "tidegate_otlp_failures_total" ["signal"]
         "Exports that the collector did not accept"

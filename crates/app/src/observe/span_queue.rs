@@ -1,4 +1,4 @@
-//! Requests whose spans wait for the exporter: a bounded queue that never makes a request wait.
+//! What waits to be exported as spans: a bounded queue that never makes a request wait.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,14 +6,25 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use super::FinishedRequest;
+use super::{FinishedAttempt, FinishedRequest, FinishedWork};
 
-/// Requests whose spans wait for the exporter.
+/// What is exported as spans.
+#[derive(Debug)]
+pub(crate) enum Finished {
+    /// A request of the data plane, with its attempts.
+    Request(Box<FinishedRequest>),
+    /// An attempt of an operation or of a fetch.
+    Attempt(FinishedAttempt),
+    /// An operation or a URL.
+    Work(FinishedWork),
+}
+
+/// What waits for the exporter.
 #[derive(Debug)]
 pub(crate) struct SpanQueue {
     /// The share of traces that begin here and are exported.
     pub(crate) sample: f64,
-    requests: Mutex<VecDeque<FinishedRequest>>,
+    waiting: Mutex<VecDeque<Finished>>,
     dropped: AtomicU64,
     /// Exports that the collector did not accept, of spans and of metrics.
     failures: [AtomicU64; 2],
@@ -24,7 +35,7 @@ pub(crate) struct SpanQueue {
 /// What is exported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
-    /// Spans of requests and attempts.
+    /// Spans of requests, operations and fetches, and of their attempts.
     Spans,
     /// What is counted and measured.
     Metrics,
@@ -44,44 +55,44 @@ impl Signal {
 }
 
 impl SpanQueue {
-    /// How many requests may wait. With a collector that does not respond this is a few seconds of a
-    /// busy server, and at most some 20 MB.
+    /// How many may wait. With a collector that does not respond this is a few seconds of a busy
+    /// server, and at most some 20 MB.
     pub(crate) const MAX_QUEUED: usize = 4096;
 
-    /// How many requests are exported at once.
+    /// How many are exported at once.
     pub(crate) const MAX_BATCH: usize = 512;
 
     pub(crate) fn new(sample: f64) -> Self {
         Self {
             sample,
-            requests: Mutex::default(),
+            waiting: Mutex::default(),
             dropped: AtomicU64::new(0),
             failures: Default::default(),
             is_full: Notify::new(),
         }
     }
 
-    /// Takes a request, or drops it if there is no room.
-    pub(crate) fn push(&self, request: FinishedRequest) {
-        let mut requests = self.lock();
-        if requests.len() >= Self::MAX_QUEUED {
-            drop(requests);
+    /// Takes what has ended, or drops it if there is no room.
+    pub(crate) fn push(&self, finished: Finished) {
+        let mut waiting = self.lock();
+        if waiting.len() >= Self::MAX_QUEUED {
+            drop(waiting);
             self.count_dropped(1);
             return;
         }
-        requests.push_back(request);
-        let is_full = requests.len() == Self::MAX_BATCH;
-        drop(requests);
+        waiting.push_back(finished);
+        let is_full = waiting.len() == Self::MAX_BATCH;
+        drop(waiting);
         if is_full {
             self.is_full.notify_one();
         }
     }
 
-    /// The next requests to export.
-    pub(crate) fn take_batch(&self) -> Vec<FinishedRequest> {
-        let mut requests = self.lock();
-        let count = requests.len().min(Self::MAX_BATCH);
-        requests.drain(..count).collect()
+    /// The next to export.
+    pub(crate) fn take_batch(&self) -> Vec<Finished> {
+        let mut waiting = self.lock();
+        let count = waiting.len().min(Self::MAX_BATCH);
+        waiting.drain(..count).collect()
     }
 
     /// Whether a whole batch waits.
@@ -94,7 +105,7 @@ impl SpanQueue {
         self.is_full.notified().await;
     }
 
-    /// How many requests have no spans at the collector.
+    /// How many have no spans at the collector.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
@@ -112,7 +123,7 @@ impl SpanQueue {
         self.failures[signal as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<FinishedRequest>> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Finished>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

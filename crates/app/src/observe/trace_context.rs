@@ -8,6 +8,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use policy::random::Random;
+use ring::digest::{SHA256, digest};
 
 /// The header of both directions.
 pub(crate) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -31,7 +32,7 @@ impl TraceParent {
     }
 
     /// `00-TRACE-SPAN-FLAGS`. A later version may have more behind a further dash.
-    fn parse(text: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(text: &[u8]) -> Option<Self> {
         let head = text.get(..LENGTH)?;
         let version = hex(&head[..2])?;
         let has_end = match version {
@@ -100,6 +101,26 @@ impl TraceContext {
         }
     }
 
+    /// For an operation, in the trace that is stored with it. The same in every process that sends it.
+    /// `parent`: what its request says.
+    pub(crate) fn of_operation(
+        id: &str,
+        trace_id: Option<&str>,
+        parent: Option<TraceParent>,
+        sample: f64,
+    ) -> Self {
+        let hash = digest(&SHA256, id.as_bytes());
+        let bits = hash.as_ref()[..16].iter();
+        let bits = bits.fold(0, |bits, byte| (bits << 8) | u128::from(*byte));
+        let trace_id = trace_id.and_then(|id| u128::from_str_radix(id, 16).ok());
+        let trace_id = trace_id.filter(|id| *id != 0).unwrap_or(bits);
+        let parent = parent.filter(|parent| parent.trace_id == trace_id);
+        Self {
+            trace_id,
+            ..Self::new(bits, parent, sample)
+        }
+    }
+
     /// The span of an attempt, counted from 1.
     pub(crate) fn attempt(&self, number: u32) -> u64 {
         span_id(self.span_id.into(), number)
@@ -128,6 +149,7 @@ mod tests {
     use super::*;
 
     const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+    const VALID: &[u8] = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
     fn read(values: &[&'static str]) -> Option<TraceParent> {
         let mut headers = HeaderMap::new();
@@ -185,6 +207,35 @@ mod tests {
         assert_eq!(text, format!("00-{TRACE}-{span}-01"));
         let ids = [context.span_id, context.attempt(1), context.attempt(2)];
         assert!(ids[0] != ids[1] && ids[1] != ids[2] && ids[0] != ids[2]);
+    }
+
+    #[test]
+    fn operation_has_the_same_span_in_every_process() {
+        let parent = TraceParent::parse(VALID);
+        let context = TraceContext::of_operation("op_1", Some(TRACE), parent, 0.0);
+        assert_eq!(
+            TraceContext::of_operation("op_1", Some(TRACE), parent, 0.0),
+            context
+        );
+        assert_eq!(format!("{:032x}", context.trace_id), TRACE);
+        assert_eq!(context.parent, Some(0xb7ad_6b71_6920_3331));
+        assert!(context.is_sampled);
+        let other = TraceContext::of_operation("op_2", Some(TRACE), parent, 0.0);
+        assert_ne!(other.span_id, context.span_id);
+    }
+
+    #[test]
+    fn operation_follows_no_span_of_another_trace() {
+        let stored = "11111111111111111111111111111111";
+        let parent = TraceParent::parse(VALID);
+        let context = TraceContext::of_operation("op_1", Some(stored), parent, 0.0);
+        assert_eq!(format!("{:032x}", context.trace_id), stored);
+        assert_eq!(context.parent, None);
+        assert!(!context.is_sampled);
+        for unreadable in [None, Some("x"), Some("0")] {
+            let context = TraceContext::of_operation("op_1", unreadable, None, 1.0);
+            assert!(context.trace_id != 0 && context.is_sampled);
+        }
     }
 
     #[test]

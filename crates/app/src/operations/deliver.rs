@@ -29,8 +29,12 @@ use crate::exchange::{
 };
 use crate::log::{ItemId, Retry};
 use crate::metrics::KeyMetrics;
+use crate::observe::{
+    AttemptSummary, FinishedAttempt, FinishedWork, Observers, StartTime, TRACEPARENT, TraceContext,
+    TraceParent,
+};
 use crate::settings::{OperationType, WEBHOOK_OPERATION, Webhook};
-use crate::state::{AccessToken, Configuration};
+use crate::state::{AccessToken, Configuration, State};
 
 /// Sends an operation under the permit that it was claimed with.
 pub(super) async fn deliver<'a>(
@@ -44,6 +48,7 @@ pub(super) async fn deliver<'a>(
     delivery.complete_conflict(&mut settlement).await;
     Delivered {
         worker,
+        trace: delivery.trace,
         claim: claimed.claim,
         id: &claimed.operation.id,
         destination: &claimed.operation.destination,
@@ -54,6 +59,7 @@ pub(super) async fn deliver<'a>(
 /// An operation whose claim has to be settled.
 pub(super) struct Delivered<'a> {
     worker: &'a Worker,
+    trace: Option<TraceContext>,
     claim: ClaimId,
     id: &'a str,
     destination: &'a str,
@@ -65,7 +71,12 @@ impl Delivered<'_> {
     pub(super) async fn settle(self) {
         let state = &self.worker.state;
         match settle(self.worker, self.claim, self.settlement).await {
-            Some(operation) => state.announce(&operation),
+            Some(operation) => {
+                if let Some(trace) = self.trace {
+                    record(state, trace, &operation);
+                }
+                state.announce(&operation);
+            }
             None => {
                 state.core().metrics().claim_lost();
                 state.log().claim_lost(self.id, self.destination);
@@ -81,6 +92,8 @@ struct Delivery<'a> {
     configuration: Arc<Configuration>,
     claimed: &'a Claimed,
     credential: Option<Arc<AccessToken>>,
+    /// If traces are exported.
+    trace: Option<TraceContext>,
 }
 
 /// What came of one attempt.
@@ -109,6 +122,7 @@ impl<'a> Delivery<'a> {
             configuration,
             claimed,
             credential,
+            trace: trace_context(worker.state.core().observers(), claimed),
         }
     }
 
@@ -224,6 +238,7 @@ impl<'a> Delivery<'a> {
         let at = self.worker.now();
         let due = self.operation().next_at.unwrap_or(at);
         let attempt = admitted.attempt(item.sent() + 1);
+        let key = self.trace.is_some().then(|| self.key(&admitted));
         let answered = match self.exchange(&attempt, &admitted).await {
             Ok(answered) => answered,
             Err(sent) => {
@@ -244,12 +259,14 @@ impl<'a> Delivery<'a> {
         };
         let in_flight = admitted.settle(&outcome, answered.verdict, &answered.text);
         let verdict = in_flight.verdict();
+        let waited = due.until(at).unwrap_or_default();
+        let ended = clock.now();
         attempts.push(AttemptRecord {
             at,
             phase: phase(&outcome).as_str().to_owned(),
             status: status(&outcome),
             latency: outcome.latency,
-            waited: due.until(at).unwrap_or_default(),
+            waited,
             reason: reason(&outcome, verdict).to_owned(),
         });
         let response = self.read(answered.value).await;
@@ -274,6 +291,19 @@ impl<'a> Delivery<'a> {
                 random,
             ),
         };
+        if let (Some(trace), Some(key)) = (self.trace, key) {
+            let attempt = AttemptSummary {
+                number: attempt.number,
+                method: &self.request().method,
+                key: &key,
+                ended,
+                outcome: &outcome,
+                verdict,
+                waited,
+            };
+            let observers = self.worker.state.core().observers();
+            observers.finish_attempt(FinishedAttempt::new(trace, &attempt, step));
+        }
         self.claimed_counters(item);
         Sent::Step {
             step,
@@ -330,6 +360,14 @@ impl<'a> Delivery<'a> {
         }
     }
 
+    /// The gate that admitted an attempt.
+    fn key(&self, admitted: &Admitted<'_>) -> String {
+        match admitted.endpoint() {
+            Some(endpoint) => endpoint.key().to_string(),
+            None => self.operation().destination.clone(),
+        }
+    }
+
     /// Sends the request once.
     async fn exchange(
         &self,
@@ -355,7 +393,7 @@ impl<'a> Delivery<'a> {
             metrics: &route.metrics,
             worker: self.worker.state.core().operations_worker(),
         };
-        let make = || (self.message(&route), ReplayableBody::NONE);
+        let make = || (self.message(&route, attempt.number), ReplayableBody::NONE);
         Ok(exchange.attempt(attempt, target, make).await)
     }
 
@@ -419,7 +457,7 @@ impl<'a> Delivery<'a> {
     }
 
     /// The request as it is sent.
-    fn message(&self, route: &Route) -> Request<RequestBody> {
+    fn message(&self, route: &Route, attempt: u32) -> Request<RequestBody> {
         let stored = self.request();
         let body = Bytes::copy_from_slice(&stored.body);
         let mut request = Request::new(match body.is_empty() {
@@ -434,6 +472,9 @@ impl<'a> Delivery<'a> {
         }
         for (name, value) in &route.headers {
             headers.insert(name.clone(), value.clone());
+        }
+        if let Some(trace) = &self.trace {
+            headers.insert(TRACEPARENT, trace.header(attempt));
         }
         if let Ok(key) = HeaderValue::from_str(&self.operation().idempotency_key) {
             headers.insert(IDEMPOTENCY_KEY, key);
@@ -607,6 +648,42 @@ async fn settle(
             Err(_) => tokio::time::sleep(STORE_RETRY).await,
         }
     }
+}
+
+/// The place of an operation in its trace, if traces are exported.
+fn trace_context(observers: &Observers, claimed: &Claimed) -> Option<TraceContext> {
+    let sample = observers.spans()?.sample;
+    let mut headers = claimed.request.headers.iter();
+    let parent = headers.find(|(name, _)| name == TRACEPARENT.as_str());
+    let parent = parent.and_then(|(_, value)| TraceParent::parse(value));
+    let operation = &claimed.operation;
+    let trace_id = operation.trace_id.as_deref();
+    Some(TraceContext::of_operation(
+        &operation.id,
+        trace_id,
+        parent,
+        sample,
+    ))
+}
+
+/// Records an operation for traces, if it has ended.
+fn record(state: &State, trace: TraceContext, operation: &StoredOperation) {
+    if operation.state.is_pending() {
+        return;
+    }
+    state.core().observers().finish_work(FinishedWork {
+        trace,
+        name: format!("operation {}", operation.kind),
+        started: StartTime::Wall(operation.accepted_at),
+        ended: state.clock().now(),
+        texts: vec![
+            ("tidegate.operation_id", operation.id.clone()),
+            ("tidegate.destination", operation.destination.clone()),
+            ("tidegate.outcome", operation.state.as_str().to_owned()),
+        ],
+        numbers: vec![("tidegate.attempts", operation.counters.sent.into())],
+        error: operation.state.reason().map(TerminalReason::as_str),
+    });
 }
 
 /// Without a budget at all there is none later either, but settings may change.

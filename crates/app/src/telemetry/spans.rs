@@ -1,14 +1,18 @@
-//! From requests that have ended to their spans.
+//! From requests, operations and fetches that have ended to their spans.
 //!
 //! A request is a span of kind *server*, from its arrival to the end of the response. Each of its
 //! attempts is a span of kind *client* below it, from sending to the head of the response. What it
 //! waited for, with the reason, is an event of the request's span, and so is everything else of its
-//! decision trail. Names of attributes are those of OpenTelemetry's conventions where there is one.
+//! decision trail. Operations and URLs of fetches, which come from a queue, are spans of kind *consumer*.
+//! They have no trail, so the wait before an attempt, and what was decided about the next one, are events
+//! of its span.
+//! Names of attributes are those of OpenTelemetry's conventions where there is one.
 
 use std::time::Duration;
 
 use http::Method;
 use policy::classify;
+use policy::item::{DelaySource, ResendReason};
 use policy::outcome::{UpstreamResponse, Verdict};
 use policy::time::{Timestamp, WallTime};
 use tidegate::Clock;
@@ -16,7 +20,9 @@ use tidegate::call::{CallDecision, Trail, TrailStep};
 
 use super::protobuf::Message;
 use super::resource::{attribute, export};
-use crate::observe::{FinishedRequest, TraceContext};
+use crate::observe::{
+    Finished, FinishedAttempt, FinishedRequest, FinishedWork, StartTime, TraceContext,
+};
 
 /// From times of the clock to those of spans.
 #[derive(Clone, Copy, Debug)]
@@ -36,33 +42,49 @@ impl SpanTime {
 
     /// Nanoseconds since 1970.
     pub(super) fn nanos(&self, at: Timestamp) -> u64 {
-        let wall = u64::try_from(self.wall.as_unix_millis()).unwrap_or(0);
-        let wall = wall.saturating_mul(1_000_000);
+        let wall = nanos_since_1970(self.wall);
         let nanos = |length: Duration| u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
         wall.saturating_sub(nanos(self.now.since(at)))
             .saturating_add(nanos(at.since(self.now)))
     }
 }
 
-/// An export of the spans of these requests.
-pub(super) fn encode(requests: &[FinishedRequest], time: SpanTime, instance: &str) -> Vec<u8> {
+fn nanos_since_1970(at: WallTime) -> u64 {
+    let millis = u64::try_from(at.as_unix_millis()).unwrap_or(0);
+    millis.saturating_mul(1_000_000)
+}
+
+/// An export of the spans of these.
+pub(super) fn encode(batch: &[Finished], time: SpanTime, instance: &str) -> Vec<u8> {
     export(instance, |scope| {
-        for request in requests {
-            let Some(trace) = request.trace else {
-                continue;
-            };
-            scope.message(2, |span| request_span(span, request, &trace, time));
-            for attempt in attempts(&request.trail, request.attempts) {
-                scope.message(2, |span| {
-                    attempt_span(span, request, &trace, &attempt, time);
-                });
+        for finished in batch {
+            match finished {
+                Finished::Request(request) => request_spans(scope, request, time),
+                Finished::Attempt(attempt) => {
+                    scope.message(2, |span| work_attempt_span(span, attempt, time));
+                }
+                Finished::Work(work) => scope.message(2, |span| work_span(span, work, time)),
             }
         }
     })
 }
 
+fn request_spans(scope: &mut Message, request: &FinishedRequest, time: SpanTime) {
+    let Some(trace) = request.trace else {
+        return;
+    };
+    let method = request.method.as_ref().map_or("HTTP", Method::as_str);
+    scope.message(2, |span| request_span(span, request, &trace, time));
+    for attempt in attempts(&request.trail, request.attempts) {
+        scope.message(2, |span| {
+            attempt_span(span, method, &trace, &attempt, time);
+        });
+    }
+}
+
 const SERVER: u64 = 2;
 const CLIENT: u64 = 3;
+const CONSUMER: u64 = 5;
 /// The field of a span's attributes.
 const ATTRIBUTES: u32 = 9;
 /// The status of a span that is an error.
@@ -75,11 +97,7 @@ fn request_span(
     time: SpanTime,
 ) {
     let method = request.method.as_ref().map_or("HTTP", Method::as_str);
-    span.bytes(1, &trace.trace_id.to_be_bytes());
-    span.bytes(2, &trace.span_id.to_be_bytes());
-    if let Some(parent) = trace.parent {
-        span.bytes(4, &parent.to_be_bytes());
-    }
+    place(span, trace);
     span.text(5, &format!("{method} {}", request.route));
     span.number(6, SERVER);
     span.fixed(7, time.nanos(request.started));
@@ -114,6 +132,15 @@ fn request_span(
     if request.status >= 500 {
         attribute(span, ATTRIBUTES, "error.type", request.outcome.as_str());
         span.message(15, |status| status.number(3, ERROR));
+    }
+}
+
+/// The ids of a span that attempts are below.
+fn place(span: &mut Message, trace: &TraceContext) {
+    span.bytes(1, &trace.trace_id.to_be_bytes());
+    span.bytes(2, &trace.span_id.to_be_bytes());
+    if let Some(parent) = trace.parent {
+        span.bytes(4, &parent.to_be_bytes());
     }
 }
 
@@ -168,12 +195,11 @@ fn attempts(trail: &Trail, sent: u32) -> Vec<AttemptStep<'_>> {
 
 fn attempt_span(
     span: &mut Message,
-    request: &FinishedRequest,
+    method: &str,
     trace: &TraceContext,
     attempt: &AttemptStep<'_>,
     time: SpanTime,
 ) {
-    let method = request.method.as_ref().map_or("HTTP", Method::as_str);
     let ended = time.nanos(attempt.ended);
     let latency = u64::try_from(attempt.latency.as_nanos()).unwrap_or(u64::MAX);
     span.bytes(1, &trace.trace_id.to_be_bytes());
@@ -202,6 +228,58 @@ fn attempt_span(
     };
     if let Some(kind) = status {
         attribute(span, ATTRIBUTES, "error.type", kind.as_str());
+        span.message(15, |status| status.number(3, ERROR));
+    }
+}
+
+/// An attempt of work, with the wait before it and what was decided about the next one.
+fn work_attempt_span(span: &mut Message, attempt: &FinishedAttempt, time: SpanTime) {
+    let step = AttemptStep {
+        number: attempt.number,
+        key: &attempt.key,
+        ended: attempt.ended,
+        latency: attempt.latency,
+        response: attempt.response,
+        verdict: attempt.verdict,
+    };
+    attempt_span(span, &attempt.method, &attempt.trace, &step, time);
+    let ended = time.nanos(attempt.ended);
+    let latency = u64::try_from(attempt.latency.as_nanos()).unwrap_or(u64::MAX);
+    span.message(11, |event| {
+        event.fixed(1, ended.saturating_sub(latency));
+        event.text(2, "admitted");
+        attribute(event, EVENT_ATTRIBUTES, "tidegate.key", &*attempt.key);
+        let waited = millis(attempt.waited);
+        attribute(event, EVENT_ATTRIBUTES, "tidegate.wait_ms", waited);
+    });
+    if let Some(resend) = attempt.resend {
+        span.message(11, |event| {
+            event.fixed(1, ended);
+            event.text(2, "retry_scheduled");
+            resend_attributes(event, resend.reason, resend.source, resend.delay);
+        });
+    }
+}
+
+/// An operation or a URL.
+fn work_span(span: &mut Message, work: &FinishedWork, time: SpanTime) {
+    let started = match work.started {
+        StartTime::Clock(at) => time.nanos(at),
+        StartTime::Wall(at) => nanos_since_1970(at),
+    };
+    place(span, &work.trace);
+    span.text(5, &work.name);
+    span.number(6, CONSUMER);
+    span.fixed(7, started);
+    span.fixed(8, time.nanos(work.ended));
+    for (name, text) in &work.texts {
+        attribute(span, ATTRIBUTES, name, &**text);
+    }
+    for (name, number) in &work.numbers {
+        attribute(span, ATTRIBUTES, name, *number);
+    }
+    if let Some(error) = work.error {
+        attribute(span, ATTRIBUTES, "error.type", error);
         span.message(15, |status| status.number(3, ERROR));
     }
 }
@@ -246,12 +324,7 @@ fn event(span: &mut Message, step: &TrailStep, time: SpanTime) {
                 source,
                 reason,
                 ..
-            } => {
-                text("tidegate.reason", reason.as_str());
-                text("tidegate.source", source.as_str());
-                let delay = millis(*delay);
-                attribute(event, EVENT_ATTRIBUTES, "tidegate.delay_ms", delay);
-            }
+            } => resend_attributes(event, *reason, *source, *delay),
             CallDecision::Refreshed { succeeded } => {
                 text(
                     "tidegate.succeeded",
@@ -262,6 +335,17 @@ fn event(span: &mut Message, step: &TrailStep, time: SpanTime) {
             CallDecision::Settled { .. } | CallDecision::Unsent => {}
         }
     });
+}
+
+fn resend_attributes(
+    event: &mut Message,
+    reason: ResendReason,
+    source: DelaySource,
+    delay: Duration,
+) {
+    attribute(event, EVENT_ATTRIBUTES, "tidegate.reason", reason.as_str());
+    attribute(event, EVENT_ATTRIBUTES, "tidegate.source", source.as_str());
+    attribute(event, EVENT_ATTRIBUTES, "tidegate.delay_ms", millis(delay));
 }
 
 /// In whole milliseconds, rounded up as every wait.

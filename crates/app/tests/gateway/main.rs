@@ -11,6 +11,8 @@
 mod bodies;
 mod certificates;
 mod client_limits;
+#[path = "../collector/mod.rs"]
+mod collector;
 mod costs;
 mod cross_site;
 mod documents;
