@@ -26,3 +26,21 @@ pub(crate) fn url(address: SocketAddr, is_tls: bool) -> String {
     let scheme = if is_tls { "https" } else { "http" };
     format!("{scheme}://{address}")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_thousand_connections_wait_to_be_accepted() {
+        let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        // One that finds no room is tried again after a second, and is not connected before.
+        let connect = |_| TcpStream::connect_timeout(&address, Duration::from_millis(900));
+        let clients: Result<Vec<_>, _> = (0..1000).map(connect).collect();
+        assert_eq!(clients.unwrap().len(), 1000);
+    }
+}
