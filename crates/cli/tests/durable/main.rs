@@ -16,4 +16,5 @@ mod refused;
 mod restarted;
 mod shared;
 mod shared_jobs;
+mod stopped;
 mod support;
