@@ -79,11 +79,15 @@ impl Sqlite {
     pub(crate) fn load(&self) -> Result<StoredState, StoreError> {
         // Changes that failed have reported it to their callers.
         let _ = self.flush().wait();
-        let load = || {
+        let load = |connect: Connect| {
             let mut connection = connect(&self.path)?;
             read(&connection.transaction()?, &self.keys, &self.path)
         };
-        load().map_err(|problem: SqliteError| problem.at(&self.path))
+        let loaded = match load(connect) {
+            Err(problem) if problem.is_full() => load(connect_alone),
+            loaded => loaded,
+        };
+        loaded.map_err(|problem: SqliteError| problem.at(&self.path))
     }
 
     pub(crate) fn save(&self, changes: Vec<Change>) -> SaveFuture {
@@ -119,9 +123,26 @@ const CALL_BYTES: usize = 1024;
 
 /// The file must exist: one that was removed meanwhile is not silently replaced by an empty one.
 fn connect(path: &Path) -> Result<Connection, SqliteError> {
+    open(path, false)
+}
+
+/// The same on a full disk, where no file can be made for the index of the log: it is kept in memory, and
+/// nothing else can use the file until the connection is closed.
+fn connect_alone(path: &Path) -> Result<Connection, SqliteError> {
+    open(path, true)
+}
+
+/// One of both.
+type Connect = fn(&Path) -> Result<Connection, SqliteError>;
+
+fn open(path: &Path, is_alone: bool) -> Result<Connection, SqliteError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY)?;
+    // Before anything that reads.
+    if is_alone {
+        connection.pragma_update_and_check(None, "locking_mode", "exclusive", |_| Ok(()))?;
+    }
     // Every commit is synced, not only every checkpoint; on macOS, down to the disk.
     connection.pragma_update(None, "synchronous", "full")?;
     connection.pragma_update(None, "fullfsync", true)?;

@@ -9,6 +9,7 @@
 )]
 
 mod fleet;
+mod full_disk;
 mod jobs;
 mod killed;
 mod operations;

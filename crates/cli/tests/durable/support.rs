@@ -74,9 +74,14 @@ impl Home {
     }
 
     pub(crate) fn start(&self) -> Running {
+        self.start_with(self.command())
+    }
+
+    /// Starts a server with this command, which ends with that of [`Home::command`].
+    pub(crate) fn start_with(&self, mut command: Command) -> Running {
         // A file, because the output is not read while it runs.
         let stderr = fs::File::create(self.stderr_file()).unwrap();
-        let mut child = self.command().stderr(stderr).spawn().unwrap();
+        let mut child = command.stderr(stderr).spawn().unwrap();
         let mut line = String::new();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         stdout.read_line(&mut line).unwrap();

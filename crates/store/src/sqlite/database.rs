@@ -9,13 +9,13 @@
 use std::fmt;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rusqlite::{Connection, Params, TransactionBehavior};
 
 use super::problem::SqliteError;
-use super::{apply, connect, folder, jobs, operations, schema};
+use super::{Connect, apply, connect, connect_alone, folder, jobs, operations, schema};
 use crate::call::Reply;
 use crate::change::Change;
 use crate::error::{OpenError, StoreError};
@@ -29,7 +29,7 @@ use crate::writer::Database;
 #[derive(Debug)]
 pub(super) struct SqliteDatabase {
     path: PathBuf,
-    /// `None` after a write that failed.
+    /// `None` after a write that failed, and if the disk was full at the start.
     connection: Option<Connection>,
     faults: Faults,
     keys: Keys,
@@ -64,21 +64,22 @@ impl SqliteDatabase {
         keys: Keys,
         faults: Faults,
     ) -> Result<Self, OpenError> {
-        let opening = |problem: SqliteError| problem.opening(&path);
-        let mut connection = connect(&path).map_err(opening)?;
-        schema::prepare(&mut connection, &path)?;
-        let operations = operations::count(&connection).map_err(opening)?;
-        let jobs = jobs::count(&connection).map_err(opening)?;
-        prepare_for_writing(&connection).map_err(opening)?;
+        let (connection, counts) = match prepare(connect, &path) {
+            // What is stored is read all the same, and the first write makes another connection.
+            Err(OpenError::Store(StoreError::DiskFull { .. })) => {
+                (None, prepare(connect_alone, &path)?.1)
+            }
+            prepared => prepared.map(|(connection, counts)| (Some(connection), counts))?,
+        };
         folder::note_database(&mut lock);
         Ok(Self {
             path,
-            connection: Some(connection),
+            connection,
             faults,
             keys,
             // Random, and positive as a number of SQLite.
             session: RandomState::new().hash_one(0) >> 1,
-            counts: Arc::new(Counts(Mutex::new((operations, jobs)))),
+            counts: Arc::new(Counts(Mutex::new(counts))),
             _lock: lock,
         })
     }
@@ -198,6 +199,20 @@ impl Database for SqliteDatabase {
 struct Results {
     changes: Result<(), SqliteError>,
     calls: Vec<Result<(), SqliteError>>,
+}
+
+/// A connection to the file, with all its tables, and how much is in it.
+fn prepare(
+    connect: Connect,
+    path: &Path,
+) -> Result<(Connection, (OperationCounts, JobTotals)), OpenError> {
+    let opening = |problem: SqliteError| problem.opening(path);
+    let mut connection = connect(path).map_err(opening)?;
+    schema::prepare(&mut connection, path)?;
+    let operations = operations::count(&connection).map_err(opening)?;
+    let jobs = jobs::count(&connection).map_err(opening)?;
+    prepare_for_writing(&connection).map_err(opening)?;
+    Ok((connection, (operations, jobs)))
 }
 
 fn prepare_for_writing(connection: &Connection) -> Result<(), SqliteError> {

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use rusqlite::ErrorCode;
+use rusqlite::ffi::SQLITE_IOERR_SHMSIZE;
 
 use crate::error::{OpenError, StoreError};
 use crate::operations::SealError;
@@ -46,6 +47,15 @@ impl SqliteError {
         }
     }
 
+    /// Is there no space left on the disk?
+    pub(super) fn is_full(&self) -> bool {
+        match self {
+            Self::Sql(error) => is_full(error),
+            Self::Known(error) => matches!(error, StoreError::DiskFull { .. }),
+            Self::Row { .. } | Self::Sealed { .. } => false,
+        }
+    }
+
     /// As the error of a read or a write.
     pub(super) fn at(self, path: &Path) -> StoreError {
         let path = path.to_owned();
@@ -68,9 +78,11 @@ impl SqliteError {
             }
             Self::Sql(error) => error,
         };
+        if is_full(&error) {
+            return StoreError::DiskFull { path };
+        }
         let reason = error.to_string();
         match error.sqlite_error_code() {
-            Some(ErrorCode::DiskFull) => StoreError::DiskFull { path },
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
                 StoreError::Damaged { path, reason }
             }
@@ -85,6 +97,13 @@ impl SqliteError {
             error => OpenError::Store(error),
         }
     }
+}
+
+/// Of the file, or of the index of its log, for which SQLite has a code of its own.
+fn is_full(error: &rusqlite::Error) -> bool {
+    error.sqlite_error().is_some_and(|error| {
+        error.code == ErrorCode::DiskFull || error.extended_code == SQLITE_IOERR_SHMSIZE
+    })
 }
 
 impl From<rusqlite::Error> for SqliteError {
