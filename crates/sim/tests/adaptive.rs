@@ -169,3 +169,30 @@ fn fills_many_slots_with_varying_latency() {
         "kind = \"slots\"\nslots = 100\nservice = \"200ms\"\nqueue = 200\nlatency_spread = 0.5";
     check(upstream, 300, 90.0, 0.5);
 }
+
+#[test]
+fn finds_more_slots_soon_after_there_were_fewer() {
+    // 20 slots, then 6, then 31: the refusals of the second are no sign of other clients.
+    let scenario = sim::random::scenario(1, 38);
+    let figures = simulate(&scenario, scenario.seed);
+    let settle = figures.steps[1].settle_s.unwrap();
+    assert!(settle <= 20.0, "{figures:?}");
+}
+
+#[test]
+fn clients_of_a_bucket_with_short_waits_probe_rarely() {
+    // 261.6/s for five clients; each refusal names a wait of a second, the time of 50 requests.
+    let scenario = sim::random::scenario(7, 37);
+    let figures = simulate(&scenario, scenario.seed);
+    let goodput = figures.goodput_ratio_settled.unwrap();
+    assert!(goodput >= 0.91, "{figures:?}");
+}
+
+#[test]
+fn meets_a_ban_once_although_it_begins_while_the_gate_is_held() {
+    // 5730 in 220 s. Requests in flight when the window is used up are refused, and the last ones
+    // banned; the ban is over before the window opens.
+    let scenario = sim::random::scenario(4, 64);
+    let figures = simulate(&scenario, scenario.seed);
+    assert_eq!(figures.max_client_bans, 1, "{figures:?}");
+}

@@ -192,12 +192,13 @@ impl Gate {
         }
         if is_ban {
             // It says nothing about breaker and cost.
-            if present {
+            let reaction = if present {
                 let moment = self.moment(settings, permit, now);
-                let signal = rate::Signal::Banned;
-                let reaction = rate::react(settings, &mut self.adaptive, signal, moment);
-                self.apply(settings, reaction, now);
-            }
+                rate::react(settings, &mut self.adaptive, rate::Signal::Banned, moment)
+            } else {
+                self.adaptive.late_ban(settings)
+            };
+            self.apply(settings, reaction, now);
             return Some(verdict);
         }
         if present {

@@ -76,7 +76,8 @@ pub(crate) struct Adaptive {
     /// When the server's window last opened, and how many requests had succeeded before.
     opened_at: Coarse,
     opened_succeeded: u32,
-    /// The length of the server's window; zero if it does not seem to have one.
+    /// The length of the server's window; zero if it does not seem to have one. Clients that share a
+    /// bucket have something similar, see [`refusal`].
     period: Rough,
     /// The highest ceiling at which the rate stayed without a refusal; zero if there is none.
     confirmed: Rough,
@@ -146,9 +147,16 @@ impl Adaptive {
             source: self.has_ceiling().then_some(self.source),
             probes_at: can_probe.then(|| now.max(paused_until).after_seconds(left.max(0.0))),
             is_shared: self.is_shared(),
-            period: (self.period.get() > 0.0).then(|| Duration::from_secs_f64(self.period.get())),
+            period: self.window(),
             banned_above: self.banned_above(),
         }
+    }
+
+    /// The length of the server's window, if it seems to have one.
+    fn window(&self) -> Option<Duration> {
+        let period = self.period.get();
+        let is_spacing = self.is_shared() && period <= refusal::MAX_SPACING_SECONDS;
+        (period > 0.0 && !is_spacing).then(|| Duration::from_secs_f64(period))
     }
 
     /// Restores what was learned before a restart.
@@ -264,7 +272,7 @@ impl Adaptive {
     #[cold]
     fn slowed(&mut self, settings: &GateSettings, moment: Moment) -> Reaction {
         let capacity = moment.rate.min(self.delivered(moment));
-        self.set_ceiling(capacity, CeilingSource::Latency);
+        self.limit_by_latency(capacity);
         self.enter(Phase::Rising, moment.now);
         Reaction::lower((SLOWED * capacity).max(settings.min_rate), Why::SlowAnswers)
     }
@@ -277,7 +285,7 @@ impl Adaptive {
             return Reaction::default();
         }
         let rate = (EASED * moment.rate).max(settings.min_rate);
-        self.set_ceiling(rate, CeilingSource::Latency);
+        self.limit_by_latency(rate);
         self.enter(Phase::Staying, moment.now);
         Reaction {
             rate: Some((rate, Why::SlowAnswers)),
@@ -300,6 +308,13 @@ impl Adaptive {
         let step = match self.phase {
             Phase::Searching if rate < 1.0 => 0.25 * rate,
             Phase::Searching => (0.5 * rate).min(1.0),
+            // A late ban bounds the rate, and the first success of the present epoch lowers it.
+            _ if rate > self.ban_cap.get() => {
+                return Reaction {
+                    rate: Some((self.ban_cap.get(), Why::Banned)),
+                    ..Reaction::default()
+                };
+            }
             Phase::Rising | Phase::Staying | Phase::Probing => self.step_at_ceiling(moment),
         };
         if step <= 0.0 || rate >= settings.max_rate {
@@ -415,6 +430,13 @@ impl Adaptive {
         self.source = source;
     }
 
+    /// A queue limits the client. That refusals come at other places than before does not show other
+    /// clients then: a queue makes room for more than its server delivers.
+    fn limit_by_latency(&mut self, ceiling: f64) {
+        self.sharing = self.sharing.saturating_sub(1);
+        self.set_ceiling(ceiling, CeilingSource::Latency);
+    }
+
     fn enter(&mut self, phase: Phase, now: Timestamp) {
         self.phase = phase;
         self.since = Coarse::of(now);
@@ -429,8 +451,12 @@ impl Adaptive {
             2 => (10.0, 64.0),
             3.. => (15.0, 64.0),
         };
-        // Below one per second every refusal is a large share.
-        let requests = if rate < 1.0 { 2.0 * requests } else { requests };
+        // The slower the rate, the larger the share of a refusal.
+        let requests = match self.patience {
+            _ if rate < 1.0 => 2.0 * requests,
+            2.. if rate < RATHER_SLOW_RATE && !self.is_shared() => 1.4 * requests,
+            _ => requests,
+        };
         least.max(requests / rate).max(self.period.get())
     }
 
@@ -538,6 +564,9 @@ const MAX_STEP: f64 = 0.25;
 const MAX_STEP_SLOW: f64 = 0.1;
 /// Per second.
 const SLOW_RATE: f64 = 2.0;
+/// Below this rate, per second, long stays are longer by two fifths. A probe after every 64 requests alone is
+/// 1.6 %: without it, 15 more of 1400 random upstreams are refused too often.
+const RATHER_SLOW_RATE: f64 = 6.0;
 
 fn is_slow(rate: f64) -> bool {
     rate < SLOW_RATE

@@ -99,6 +99,25 @@ fn returns_throttled_for_a_ban_also_to_permits_of_an_earlier_epoch() {
 }
 
 #[test]
+fn ban_met_by_a_request_of_an_earlier_epoch_pauses_and_bounds_the_rate_once() {
+    let mut bench = Bench::new(&[("initial_rate", "100")]);
+    let [refused, first, second] = [0.0, 0.1, 0.2].map(|seconds| bench.permit(seconds));
+    let outcome = directed(429, 2);
+    bench.settle(refused, 0.3, &outcome, Verdict::Throttled);
+    let (rate, epoch) = (bench.gate.rate(), bench.gate.epoch());
+    bench.settle(first, 0.4, &answer(403), Verdict::Rejected);
+    let bound = bench.gate.record(at(0.4)).banned_above.unwrap();
+    assert_eq!((bench.gate.rate(), bench.gate.epoch()), (rate, epoch));
+    assert_eq!(hold_seconds(&bench, 0.4), Some(30.0));
+    bench.settle(second, 0.5, &answer(403), Verdict::Rejected);
+    assert_eq!(bench.gate.record(at(0.5)).banned_above, Some(bound));
+    assert_eq!(hold_seconds(&bench, 0.4), Some(30.0), "not a second ban");
+    let permit = bench.permit(31.0);
+    bench.succeed(permit, 31.0);
+    assert_eq!(bench.gate.rate(), bound);
+}
+
+#[test]
 fn is_no_ban_without_a_refusal_long_after_one_or_with_other_strategies() {
     let is_ban = |mut bench: Bench, seconds: f64| {
         forbid(&mut bench, seconds);
