@@ -374,7 +374,7 @@ fn simulate_compares_several_strategies() {
     api.toml: 70s of virtual time, seed 7
 
     strategy  goodput  settled  refused  sent  latency    p99  to 90 %  bans  breaker  early
-    adaptive   93.1 %  105.0 %   1.47 %   816     88ms  128ms     0.9s     0        2      0
+    adaptive   93.2 %  106.0 %   1.47 %   816     88ms  128ms     0.9s     0        2      0
     aimd       78.7 %  107.0 %   2.30 %   695     91ms  138ms     5.2s     0        0      0
     fixed:20  101.2 %  100.0 %  32.64 %  1305     90ms  130ms     0.0s     0        3      0
     none      102.0 %  100.0 %  86.55 %  8221     90ms  128ms     0.0s     0        0      0
@@ -392,7 +392,7 @@ fn simulate_compares_several_strategies() {
     none          20s          20.1s
 
     strategy  at the end
-    adaptive  others use this limit too: trying 10.7/s, in case there is room above a share of 9.46/s confirmed without a refusal
+    adaptive  others use this limit too: trying 10.3/s, in case there is room above a share of 9.8/s confirmed without a refusal
     aimd      at 6.91/s, raised: responses are fast and none is refused
     fixed:20  staying at 20/s, a fixed rate
     ");
