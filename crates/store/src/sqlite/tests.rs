@@ -183,10 +183,10 @@ mod unusable {
         let (folder, path) = written();
         run(&path, "PRAGMA user_version = 99");
         let error = refused(folder.path(), &path);
-        let text = format!("`{}` has version 99, expected at most 10", path.display());
+        let text = format!("`{}` has version 99, expected at most 11", path.display());
         assert!(error.to_string().contains(&text), "{error}");
         assert!(matches!(error, OpenError::Newer { found: 99, .. }));
-        run(&path, "PRAGMA user_version = 10");
+        run(&path, "PRAGMA user_version = 11");
         assert_eq!(
             Store::open(folder.path())
                 .unwrap()
