@@ -5,21 +5,22 @@
 //! with its own connections, which stay open from one job to the next. A further thread queues jobs
 //! of the last process again and deletes old ones.
 //!
-//! If servers share jobs, a slot extends the lease of its job and copies its state for as long as it
-//! runs. It stops a job whose lease it could not extend: another server runs it by then. The further thread
-//! queues jobs of servers that have failed.
+//! If servers share jobs, a slot extends the lease of its job while it reads a long state and while the job
+//! runs, and copies the state as it grows. It stops a job whose lease it could not extend: another server runs
+//! it by then. The further thread queues jobs of servers that have failed.
 
 use std::convert::Infallible;
 use std::error::Error;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use policy::time::WallTime;
-use store::jobs::{ClaimedJob, JobClaim, JobCounts, JobEnd, JobProgress, StoredJob};
+use store::jobs::{ClaimedJob, JobClaim, JobCounts, JobEnd, JobProgress, JobStore, StoredJob};
 use store::operations::Lease;
 use tokio::runtime::{self, Runtime};
 use tokio::sync::watch;
@@ -342,7 +343,8 @@ impl Slot {
         self.leave_other_slot(job.number).await;
         let (stop, stopped) = watch::channel(Stop::No);
         self.jobs.running().insert(job.number, stop);
-        let copier = self.restore(&claimed).await;
+        let (store, now) = (&*self.jobs.store, || self.now());
+        let copier = while_claimed(store, job, now, self.restore(&claimed)).await;
         let result = match &copier {
             Ok(copier) => self.fetch(&claimed, copier.as_ref(), stopped).await,
             Err(StateProblem::Store) => JobResult::Interrupted,
@@ -414,7 +416,8 @@ impl Slot {
         };
         let summary = tokio::select! {
             summary = fetcher.run(stop) => summary,
-            never = self.report_progress(job.last_claim(), copier, &fetcher) => match never {},
+            never = self.report_progress(job.last_claim(), &fetcher) => match never {},
+            never = copy_as_it_grows(copier) => match never {},
             () = grace => return stop_result(),
             _ = stopping.wait_for(|phase| *phase == Phase::Stopping) => {
                 return JobResult::Interrupted;
@@ -472,19 +475,15 @@ impl Slot {
         Fetcher::new(core, settings, plan, worker).map_err(|error| with_causes(&error))
     }
 
-    /// Stores how far a job is, as often as people look, and copies its state. Stops the job if it does not
-    /// run under this claim any more, or may not. Is never ready.
-    async fn report_progress(
-        &self,
-        claim: JobClaim,
-        copier: Option<&StateCopier>,
-        fetcher: &Fetcher,
-    ) -> Infallible {
+    /// Stores how far a job is, as often as people look. Stops the job if it does not run under this claim any
+    /// more, or may not. Is never ready.
+    async fn report_progress(&self, claim: JobClaim, fetcher: &Fetcher) -> Infallible {
         let mut ticks = tokio::time::interval(REPORT);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut news = self.jobs.news.subscribe();
         let mut last = None;
         let mut extended = Instant::now();
+        let is_shared = self.jobs.files.is_some();
         loop {
             let has_news = tokio::select! {
                 _ = ticks.tick() => false,
@@ -500,14 +499,11 @@ impl Slot {
             match self.jobs.store.update(claim, progress.clone(), until).await {
                 Ok(true) => (last, extended) = (Some(progress), now),
                 Ok(false) => self.jobs.stop(claim.number, Stop::Cancelled),
-                Err(_) if copier.is_some() && extended.elapsed() >= LEASE => {
+                Err(_) if is_shared && extended.elapsed() >= LEASE => {
                     self.jobs.stop(claim.number, Stop::LeaseEnded);
                 }
                 // The next one may be stored.
                 Err(_) => {}
-            }
-            if let Some(copier) = copier {
-                copier.copy().await;
             }
         }
     }
@@ -584,6 +580,40 @@ impl Slot {
     }
 }
 
+/// Does `work` for a job that does not run yet, and extends its lease meanwhile.
+async fn while_claimed<T>(
+    store: &dyn JobStore,
+    job: &StoredJob,
+    now: impl Fn() -> WallTime,
+    work: impl Future<Output = T>,
+) -> T {
+    let mut work = pin!(work);
+    loop {
+        tokio::select! {
+            done = &mut work => return done,
+            () = tokio::time::sleep(EXTEND) => {}
+        }
+        let until = now() + LEASE;
+        // If it fails, or the job was cancelled, that is noticed when the job runs.
+        _ = store
+            .update(job.last_claim(), job.progress.clone(), until)
+            .await;
+    }
+}
+
+/// Copies the state of a shared job about once a second. Is never ready.
+async fn copy_as_it_grows(copier: Option<&StateCopier>) -> Infallible {
+    let Some(copier) = copier else {
+        return std::future::pending().await;
+    };
+    let mut ticks = tokio::time::interval(REPORT);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        copier.copy().await;
+    }
+}
+
 /// What a cancelled job has in flight may take so long; then it is dropped.
 const CANCEL_GRACE: Duration = Duration::from_secs(5);
 
@@ -653,4 +683,49 @@ fn with_causes(error: &dyn Error) -> String {
         cause = error.source();
     }
     text.replace("\nhint: ", "; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use store::Store;
+    use store::jobs::NewJob;
+    use store::operations::wait;
+
+    use super::*;
+
+    #[test]
+    fn the_lease_of_a_job_outlasts_work_that_takes_longer() {
+        let jobs = Store::memory().jobs();
+        let job = NewJob {
+            id: "a".to_owned(),
+            slug: "slug".to_owned(),
+            summary: String::new(),
+            request: String::new(),
+            stage: String::new(),
+            created_at: at(0),
+        };
+        wait(jobs.insert(job, 1)).unwrap();
+        let lease = Lease {
+            now: at(0),
+            until: at(0) + LEASE,
+        };
+        let claimed = wait(jobs.claim(lease)).unwrap().unwrap();
+        let runtime = runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let begin = Instant::now();
+            let now = || at(0) + begin.elapsed();
+            let work = tokio::time::sleep(2 * LEASE + EXTEND / 2);
+            while_claimed(&*jobs, &claimed.job, now, work).await;
+            assert_eq!(jobs.sweep(now()).await, Ok(0));
+            assert_eq!(jobs.sweep(now() + LEASE).await, Ok(1));
+        });
+    }
+
+    fn at(seconds: i64) -> WallTime {
+        WallTime::from_unix_millis(1000 * seconds)
+    }
 }
