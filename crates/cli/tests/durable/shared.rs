@@ -396,7 +396,8 @@ fn a_database_that_cannot_be_used_is_an_error_at_the_start() {
     let refused = |url: &str, expected: &[&str]| {
         fs::write(&address, url).unwrap();
         let output = home.command().output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
+        // What is wrong with the settings is a result, as JSON.
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
         let migrated = migrate(&home, "postgres");
         for (code, said) in [(output.status.code(), said), migrated] {
             assert!(matches!(code, Some(1 | 2)), "{code:?}: {said}");
