@@ -5,7 +5,7 @@
 //!
 //! [`replay`] runs one policy over events from a file. [`simulate`] runs clients with these policies
 //! against an [`upstream`] with a limit, as a [`scenario`] describes them, alone or as nodes of a
-//! [`fleet`]; [`measure`] computes the figures, an [`assertion`] compares them with bounds, and
+//! [`fleet`], which may use many [`keys`]; [`measure`] computes the figures, an [`assertion`] compares them with bounds, and
 //! [`report`] shows them with [`plot`]s. [`estimate`] makes a scenario of an access log. [`random`] draws
 //! upstreams on which a strategy was not tuned.
 
@@ -15,6 +15,7 @@ pub mod client;
 mod draw;
 pub mod estimate;
 pub mod fleet;
+pub mod keys;
 pub mod load;
 pub mod measure;
 pub mod plot;

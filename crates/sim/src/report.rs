@@ -11,6 +11,7 @@ mod bins;
 mod clients;
 mod course;
 mod fleet;
+mod keys;
 mod lanes;
 mod life;
 mod page;
@@ -27,6 +28,7 @@ use crate::measure::{Figures, Series};
 
 pub use course::{Course, CourseBand, courses};
 pub use fleet::fleet_without_store;
+pub use keys::{limits_of_keys, store_work_of_keys};
 pub use life::life_of_a_limit;
 
 /// The content of a page.

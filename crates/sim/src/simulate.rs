@@ -118,6 +118,18 @@ pub(crate) fn simulate_observed(
     whole.expect(NOT_STOPPED).0
 }
 
+/// Runs a scenario and tells which node of a fleet, counted from 1, has reached its store and when.
+pub(crate) fn simulate_calls(
+    scenario: &Scenario,
+    seed: u64,
+    on_call: &mut dyn FnMut(u32, Timestamp),
+) -> Figures {
+    let mut run = Run::new(scenario, seed, None);
+    run.on_call = Some(on_call);
+    let whole = run.run(&mut |_| ControlFlow::Continue(()));
+    whole.expect(NOT_STOPPED).0
+}
+
 /// Sees every event of a run without affecting it.
 pub(crate) trait Observer {
     /// Called after each event.
@@ -172,6 +184,7 @@ struct Run<'s> {
     recorder: Recorder,
     series: Option<SeriesRecorder>,
     observer: Option<&'s mut dyn Observer>,
+    on_call: Option<&'s mut dyn FnMut(u32, Timestamp)>,
 }
 
 /// A few milliseconds of work: often enough for a progress bar, rarely enough to cost nothing.
@@ -219,6 +232,7 @@ impl<'s> Run<'s> {
             fleets,
             series,
             observer: None,
+            on_call: None,
             scenario,
         }
     }

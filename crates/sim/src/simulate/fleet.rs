@@ -161,7 +161,7 @@ impl Run<'_> {
     /// A call arrives at the store.
     pub(super) fn answer_call(&mut self, message: Box<Message>, now: Timestamp) {
         let gives_up_at = message.sent_at + REPLY_TIMEOUT;
-        let Some((fleet, _)) = self.seats[message.client].fleet else {
+        let Some((fleet, number)) = self.seats[message.client].fleet else {
             return;
         };
         let store = &mut self.fleets[fleet].store;
@@ -169,6 +169,9 @@ impl Run<'_> {
             self.queue.push(gives_up_at, Event::NoReply(message));
             return;
         };
+        if let Some(on_call) = &mut self.on_call {
+            on_call(number, message.sent_at);
+        }
         match self.delivery(message.client, now) {
             Delivery::At(at) if at < gives_up_at => {
                 self.queue.push(at, Event::Reply(message, Box::new(reply)));
