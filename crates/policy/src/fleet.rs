@@ -7,7 +7,7 @@
 //!
 //! **Slots.** A key has one line of send times, `1/rate` apart. A reply reserves the next few for its
 //! node: [`Slots`](crate::gate::Slots). The upstream therefore sees one evenly paced client, whatever the number of nodes.
-//! The line never moves back, so no slot is given out twice, even if a message is lost.
+//! The line never moves back to a slot that was given out, so none is given out twice, even if a message is lost.
 //!
 //! **Shares.** A node also has a share of the rate, by demand; all shares add up to at most one. It
 //! bounds how many slots the node may hold. While the key is used far below its limit, replies are

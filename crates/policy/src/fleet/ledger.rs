@@ -4,7 +4,7 @@
 //! would be: numbers are floats as in Lua, times are microseconds of the store's clock, and a call
 //! reads and writes one header and one lease. Only the owner's call reads all leases.
 //!
-//! What must hold whatever nodes do: the line of send times never moves back, serial numbers only
+//! What must hold whatever nodes do: no slot is before one that was given out earlier, serial numbers only
 //! grow, shares add up to at most one, epoch, fence and hold never fall. A person's override may end a
 //! hold and move the line back: nodes drop the slots that they have when they hear of it.
 
@@ -26,6 +26,8 @@ pub struct Ledger {
     epoch: u32,
     /// The next free send time.
     line: f64,
+    /// The last one that was given out.
+    last: f64,
     /// The serial number of the slot that was given out last, counting requests sent without one.
     serial: u64,
     hold: f64,
@@ -140,6 +142,7 @@ impl Ledger {
             rate: claim.map_or(settings.initial_rate, |claim| claim.rate),
             epoch: claim.map_or(1, |claim| claim.epoch),
             line: now,
+            last: 0.0,
             serial: 0,
             hold: 0.0,
             is_blind: false,
@@ -375,7 +378,7 @@ impl Ledger {
             return;
         }
         self.epoch += 1;
-        self.rate = (LOWERED * self.rate).max(settings.min_rate);
+        self.change_rate((LOWERED * self.rate).max(settings.min_rate), now);
         self.totals.refusals += 1;
         self.totals.refusal = refusal.kind;
         self.totals.refused_at = now - floor_micros(refusal.age);
@@ -462,13 +465,29 @@ impl Ledger {
         if !is_present || decision.refusals != self.totals.refusals {
             return;
         }
-        self.rate = decision.rate.max(settings.min_rate);
+        self.change_rate(decision.rate.max(settings.min_rate), now);
         self.hold = self.hold.max(now + floor_micros(decision.hold_for));
         self.record = Some(decision.record);
         self.is_blind = decision.is_blind;
         if decision.lowers {
             self.epoch += 1;
         }
+    }
+
+    /// The next send time moves with the rate, as if tokens came at it from now on: at slow rates a node that
+    /// waits for it would otherwise send at the rate before.
+    fn change_rate(&mut self, rate: f64, now: f64) {
+        let (before, step) = (SECOND / self.rate, SECOND / rate);
+        let ahead = self.line - now;
+        // Otherwise it is where it is for another reason.
+        let is_usual = now >= self.hold.max(self.quota.until).max(self.learn_until);
+        if ahead > 0.0 && is_usual && before.max(step) >= SLOW_STEP {
+            self.line = match self.last > now {
+                true => self.last + step,
+                false => now + ahead * step / before,
+            };
+        }
+        self.rate = rate;
     }
 
     /// Divides the rate by demand: no node gets more than it asks for before all have got as much.
@@ -634,6 +653,7 @@ impl Ledger {
         let first = self.line - now;
         let serial = self.serial + 1;
         self.line += count as f64 * step;
+        self.last = self.line - step;
         self.serial += count;
         SlotBatch {
             count: u32::try_from(count).unwrap_or(u32::MAX),
@@ -732,6 +752,8 @@ fn whole(number: f64) -> u32 {
 /// A single request is lost, or its node is, if there is no result after this.
 const BLIND_LOST: f64 = 5_000_000.0;
 const SECOND: f64 = 1_000_000.0;
+/// Between send times that are closer than this, a change of the rate need not be felt at once.
+const SLOW_STEP: f64 = 500_000.0;
 /// While demand is below this share of the rate, nodes pace themselves.
 const FREE_BELOW: f64 = 0.8;
 /// With a smaller share, in requests per interval, a node needs slots even if demand is low.

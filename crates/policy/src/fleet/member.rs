@@ -340,6 +340,8 @@ impl Member {
             self.calls.last
         } else if waiting > 0 && self.heard_at.is_none() {
             self.calls.last + MIN_BETWEEN_CALLS
+        } else if self.has_slow_result() {
+            self.calls.last + interval
         } else if waiting > 0 && self.is_short_of_slots(now) {
             (self.calls.last + MIN_BETWEEN_CALLS).max(self.quiet_until)
         } else if self.owner.is_some() && self.is_in_use(waiting) {
@@ -353,6 +355,12 @@ impl Member {
             return None;
         };
         Some(due.max(self.calls.retry_at))
+    }
+
+    /// Whether there is a result that should not wait for the next slot: at slow rates the controller would
+    /// change the rate for the request after that only.
+    fn has_slow_result(&self) -> bool {
+        self.rate < SLOW_RATE && self.feedback.accepted + self.feedback.late_accepted > 0
     }
 
     /// Whether something happened that the store should know at once.
@@ -862,6 +870,9 @@ const MIN_BETWEEN_CALLS: Duration = Duration::from_millis(20);
 const FIRST_RETRY: Duration = Duration::from_millis(250);
 /// Demand follows what was asked over about this time.
 const DEMAND_SECONDS: f64 = 0.3;
+/// With a lower rate of the fleet, every result is reported within an interval: it is one call more for each
+/// request.
+const SLOW_RATE: f64 = 2.0;
 /// With less demand per second a key is not in use.
 const MIN_DEMAND: f64 = 0.01;
 /// What a person ordered while the store was silent is not done at other nodes any later: it would end

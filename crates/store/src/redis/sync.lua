@@ -28,9 +28,9 @@ local HEADER = {
   'breaker', 'open_until', 'open_time', 'tripped_1', 'tripped_2', 'tripped_3', 'probe_until', 'successes',
   'touched', 'born', 'learn_until',
   'owner', 'trip_1', 'trip_2', 'trip_3', 'probe_node',
-  'overrides',
+  'overrides', 'last',
 }
-local HEADER_FORMAT = '<' .. string.rep('d', #HEADER - 6) .. string.rep('c16', 5) .. 'd'
+local HEADER_FORMAT = '<' .. string.rep('d', #HEADER - 7) .. string.rep('c16', 5) .. 'dd'
 local HEADER_SIZE = 8 * (#HEADER - 5) + 16 * 5
 
 local CLOSED, OPEN, HALF_OPEN, ISOLATED = 0, 1, 2, 3
@@ -38,6 +38,7 @@ local ISOLATE, RELEASE, RESET = 1, 2, 3
 local NOBODY = '0000000000000000'
 local SECOND = 1000000
 local BLIND_LOST = 5 * SECOND
+local SLOW_STEP = SECOND / 2
 local EXPIRY = 600
 
 local node = ARGV[1]
@@ -92,7 +93,7 @@ local function read_header(key, call)
   if not packed then
     return new_header(call)
   end
-  -- Nodes of an earlier version write no `overrides`; the claims of others bring it back.
+  -- Nodes of an earlier version write no `overrides` and no `last`; claims bring the former back.
   packed = packed .. string.rep('\0', HEADER_SIZE - #packed)
   return named(HEADER, { struct.unpack(HEADER_FORMAT, packed) })
 end
@@ -216,6 +217,17 @@ local function take_quota(h, call)
   h.quota_size = max(h.quota_size, call.left + 1)
 end
 
+-- The next send time moves with the rate: see the function of this name in Rust.
+local function change_rate(h, rate)
+  local before, step = SECOND / h.rate, SECOND / rate
+  local ahead = h.line - now
+  local is_usual = now >= max(max(h.hold, h.quota_until), h.learn_until)
+  if ahead > 0 and is_usual and max(before, step) >= SLOW_STEP then
+    h.line = h.last > now and h.last + step or now + ahead * step / before
+  end
+  h.rate = rate
+end
+
 local function take_refusal(h, call)
   if call.refusal == 0 then
     return
@@ -226,7 +238,7 @@ local function take_refusal(h, call)
     return
   end
   h.epoch = h.epoch + 1
-  h.rate = max(0.85 * h.rate, call.min_rate)
+  change_rate(h, max(0.85 * h.rate, call.min_rate))
   h.refusals = h.refusals + 1
   h.refusal = call.refusal
   h.refusal_wait = call.refusal_wait
@@ -299,7 +311,7 @@ local function take_decision(h, call, key)
     or call.decision_refusals ~= h.refusals then
     return
   end
-  h.rate = max(call.decision_rate, call.min_rate)
+  change_rate(h, max(call.decision_rate, call.min_rate))
   h.hold = max(h.hold, now + call.decision_hold_for)
   h.is_blind = call.decision_is_blind
   redis.call('SET', key.record, call.record, 'EX', EXPIRY)
@@ -406,6 +418,7 @@ local function reserve_within_quota(h, count, step)
   end
   local slots = { count = count, serial = h.serial + 1, first = h.line - now, step = step }
   h.line = h.line + count * step
+  h.last = h.line - step
   h.serial = h.serial + count
   return slots
 end

@@ -138,6 +138,40 @@ fn ignores_decisions_of_an_earlier_owner_and_of_one_that_missed_a_refusal() {
 }
 
 #[test]
+fn the_next_send_time_follows_the_rate_at_once() {
+    for (rate, expected_ms) in [(1.0, 500), (0.25, 2000)] {
+        let mut store = Store::busy(&[A]);
+        // At 0.5/s, half of the time to the next slot has passed.
+        store.ledger.rate = 0.5;
+        store.ledger.last = micros_since_origin(store.now) - 1_000_000.0;
+        store.ledger.line = micros_since_origin(store.now) + 1_000_000.0;
+        let owner = store.call(A, &Call::default()).ownership.unwrap();
+        let record = Gate::new(&GateSettings::default(), Timestamp::ZERO).record(Timestamp::ZERO);
+        let decision = RateDecision {
+            fence: owner.fence,
+            rate,
+            lowers: false,
+            refusals: owner.feedback.refusals,
+            hold_for: Duration::ZERO,
+            is_blind: false,
+            record,
+        };
+        let call = Call {
+            decision: Some(decision),
+            ..busy()
+        };
+        // It asks for no slot.
+        let call = Call { want: 0, ..call };
+        store.call(A, &call);
+        let ahead = store.ledger.line - micros_since_origin(store.now);
+        assert!(
+            (ahead - 1000.0 * f64::from(expected_ms)).abs() < 1.0,
+            "{rate}: {ahead}"
+        );
+    }
+}
+
+#[test]
 fn another_node_owns_the_key_when_the_lease_ends_and_gets_the_record() {
     let mut store = Store::busy(&[A, B]);
     let fence = store.call(A, &busy()).ownership.unwrap().fence;
@@ -430,7 +464,7 @@ fn acts() -> impl Strategy<Value = Vec<(u64, Act)>> {
 
 proptest! {
     #[test]
-    fn line_and_numbers_only_grow_and_shares_fit(acts in acts()) {
+    fn slots_and_numbers_only_grow_and_shares_fit(acts in acts()) {
         let record = {
             let settings = GateSettings::default();
             Gate::new(&settings, Timestamp::ZERO).record(Timestamp::ZERO)

@@ -135,3 +135,31 @@ fn accepted_responses_count_by_when_they_were_sent_and_refusals_by_their_slot() 
     assert_eq!((call.accepted, call.late_accepted), (1, 1));
     assert_eq!((call.refusal, call.late_refused), (None, 1));
 }
+
+#[test]
+fn a_result_at_a_slow_rate_is_reported_though_there_is_nothing_to_gain_by_a_call() {
+    for (rate, is_soon) in [(0.5, true), (50.0, false)] {
+        let mut node = Node::new(at(0));
+        let call = node.call(at(0));
+        let reply = Reply {
+            rate,
+            epoch: 1,
+            hold_for: Duration::ZERO,
+            share: 0.01,
+            is_free: false,
+            slots: slots(1, 0, 2000),
+            next: Duration::from_secs(1),
+            active: 2,
+            breaker: BreakerReply::Closed,
+            overrides: 0,
+            ownership: None,
+        };
+        let (settings, gate) = (&node.settings, &mut node.gate);
+        node.member.replied(settings, gate, &call, &reply, at(0));
+        let permit = node.send(at(0)).unwrap();
+        node.settle(&permit, 200, at(90));
+        let next = node.member.next_call(&node.settings, 1, at(90)).unwrap();
+        assert_eq!(next <= at(110), is_soon, "{rate}: {next:?}");
+        assert!(is_soon || next >= at(1000), "{rate}: {next:?}");
+    }
+}
