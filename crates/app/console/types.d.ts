@@ -38,6 +38,13 @@ export interface GateMore {
 
 export type GateDetail = Gate & GateMore;
 
+/** What one server of a fleet has of a gate. */
+export interface GateServer {
+  server: string;
+  share: number;
+  demand_per_second: number;
+}
+
 export interface GateTotals {
   requests: number;
   throttled: number;

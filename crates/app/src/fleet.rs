@@ -9,10 +9,14 @@
 mod calls;
 mod health;
 #[cfg(feature = "redis")]
+mod servers;
+#[cfg(feature = "redis")]
 mod shares;
 #[cfg(feature = "redis")]
 mod worker;
 
 pub use health::{FleetHealth, FleetView, HealthChange};
+#[cfg(feature = "redis")]
+pub(crate) use servers::servers;
 #[cfg(feature = "redis")]
 pub use worker::{FleetStartError, FleetWorker};

@@ -79,7 +79,7 @@ pub use record::{
 #[cfg(feature = "redis")]
 pub use redis::{
     FleetError, FleetMember, FleetMessage, FleetOpenError, FleetServer, GatesAddress,
-    GatesAddressError, KeyCall, Membership, SyncReply,
+    GatesAddressError, KeyCall, Membership, NodeShare, SyncReply,
 };
 pub use save::SaveFuture;
 pub use seal::{KeyError, Keys};

@@ -83,6 +83,19 @@ pub struct SyncReply {
     pub replies: Vec<Reply>,
 }
 
+/// What one node has of a key, as the server knows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeShare {
+    /// The node.
+    pub node: NodeId,
+    /// Its name, version and address, for people; empty if it is not present any more.
+    pub about: String,
+    /// Its part of the rate, from 0 to 1.
+    pub share: f64,
+    /// Requests per second that it would send if it could.
+    pub demand: f64,
+}
+
 /// What another node has changed at once.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FleetMessage {
@@ -268,6 +281,23 @@ impl FleetServer {
             }),
             _ => Err(FleetError::Unreadable { server }),
         }
+    }
+
+    /// What each node has of a key, in the order of what people see of them. Changes nothing, and works
+    /// for one that has not entered the fleet.
+    ///
+    /// # Errors
+    ///
+    /// If the server cannot be reached, or refuses.
+    pub async fn shares(&mut self, key: &str) -> Result<Vec<NodeShare>, FleetError> {
+        let (leases, nodes) = (format!("{}:l", self.base(key)), self.key("nodes"));
+        let mut commands = redis::pipe();
+        commands.cmd("TIME");
+        commands.cmd("HGETALL").arg(leases);
+        commands.cmd("HGETALL").arg(nodes);
+        let found: redis::RedisResult<wire::Found> =
+            commands.query_async(self.connection().await?).await;
+        Ok(wire::shares(self.checked(found)?))
     }
 
     /// Gives up everything that the node has of these keys, and leaves the fleet.

@@ -17,6 +17,7 @@ import { openTrail } from './trail.js';
 
 /**
  * @typedef {import('../types.js').GateDetail} GateDetail
+ * @typedef {import('../types.js').GateServer} GateServer
  * @typedef {import('../types.js').History} History
  * @typedef {import('../types.js').Trail} Trail
  * @typedef {import('../types.js').Sample} Sample
@@ -169,6 +170,7 @@ export function mount(root, route, app) {
       show(await app.api.get(url, ended.signal));
       loadHistory();
       loadRequests();
+      loadServers();
     } catch (error) {
       if (ended.signal.aborted || keepsLastKnown(error)) return;
       if (error instanceof ApiError && error.status === 404) return showMissing();
@@ -186,6 +188,18 @@ export function mount(root, route, app) {
       changes.set(history.changes);
     } catch {
       // The gate's own call says what is wrong; the next try follows in a moment.
+    }
+  }
+
+  /** The shares of all servers, if the gate is shared. */
+  async function loadServers() {
+    if (!gate?.fleet) return facts.showServers([]);
+    try {
+      const { servers } = await app.api.get(`${url}/servers`, ended.signal);
+      facts.showServers(servers);
+    } catch {
+      // While Redis does not answer, only the share of this server is known.
+      if (!ended.signal.aborted) facts.showServers([]);
     }
   }
 
@@ -342,6 +356,11 @@ function chartsOf(key) {
  */
 const meanOf = ({ latency_ms: { ewma, p95 } }) => (p95 === null ? null : ewma);
 
+/** @param {GateServer} server */
+function shareRow({ server, share: part, demand_per_second: asked }) {
+  return h('div', null, h('dt', null, foreign(server || 'a server that has left')), h('dd', null, `${share(part)}, asks for ${rate(asked)}`));
+}
+
 /** Figures and settings, with their labels. */
 function createFacts() {
   /** @type {[string, (gate: GateDetail) => string | null][]} */
@@ -368,8 +387,14 @@ function createFacts() {
   const settings = h('p', { class: 'muted small' });
   const rows = figures.map(([label], index) => h('div', null, h('dt', null, label), values[index]));
   const list = h('dl', { class: 'facts figures' }, ...rows);
+  const servers = h('dl', { class: 'facts figures', 'aria-label': 'Shares of the servers', hidden: true });
   return {
-    element: h('section', { class: 'card stack', 'aria-label': 'Figures' }, list, settings),
+    element: h('section', { class: 'card stack', 'aria-label': 'Figures' }, list, servers, settings),
+    /** @param {GateServer[]} list */
+    showServers(list) {
+      servers.hidden = list.length === 0;
+      replace(servers, ...list.map(shareRow));
+    },
     /** @param {GateDetail} gate */
     update(gate) {
       figures.forEach(([, text], index) => {

@@ -151,6 +151,7 @@ fn described() -> (Router<Arc<AdminState>>, Document) {
         .routes(routes!(gates::list))
         .routes(routes!(gates::show))
         .routes(routes!(gates::history))
+        .routes(routes!(gates::servers))
         .routes(routes!(gates::reset))
         .routes(routes!(gates::isolate))
         .routes(routes!(gates::release))

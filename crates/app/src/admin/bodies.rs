@@ -70,8 +70,8 @@ mod summary;
 
 pub use demo::{DemoLink, DemoStep, DemoStepState, DemoTour};
 pub use gates::{
-    Breaker, BreakerState, CostLimit, Counts, FleetShare, Gate, GateFilter, GateList, GateSort,
-    GateTotals, Hold, Latency, Phase, Strategy, Window,
+    Breaker, BreakerState, CostLimit, Counts, FleetShare, Gate, GateFilter, GateList, GateServer,
+    GateServers, GateSort, GateTotals, Hold, Latency, Phase, Strategy, Window,
 };
 pub use jobs::{Job, JobCounts, JobList, JobStatusName, StageName, StartJob, StartedJob};
 pub use operations::{

@@ -22,9 +22,10 @@ use utoipa::IntoParams;
 use super::api::AdminState;
 use super::bodies::{
     Band, Breaker, CostLimit, Counts, FleetShare, Gate, GateFilter, GateHistory, GateList,
-    GateSort, GateTotals, Hold, Latency, Problem, RateChange, Values, Waiting, Window,
+    GateServer, GateServers, GateSort, GateTotals, Hold, Latency, Problem, RateChange, Values,
+    Waiting, Window,
 };
-use super::problem::Refused;
+use super::problem::{Kind, Refused};
 use super::query;
 use super::recorder::{self, BandState, GatePoint, PerSecond, Recorder, WaitingByReason};
 use crate::core::Core;
@@ -80,6 +81,46 @@ pub(super) async fn history(
         start,
         recorded,
     )))
+}
+
+/// The share of each server
+///
+/// Of a gate that several servers share through Redis: every server that has asked for it lately.
+#[utoipa::path(
+    get, operation_id = "listGateServers", path = "/api/v1/gates/{key}/servers", tag = "gates", params(GatePath),
+    responses(
+        (status = 200, description = "The servers", body = GateServers),
+        (status = 503, description = "Redis does not answer", body = Problem, content_type = "application/problem+json")
+    )
+)]
+pub(super) async fn servers(
+    State(admin): State<Arc<AdminState>>,
+    Path(GatePath { key }): Path<GatePath>,
+) -> Result<Json<GateServers>, Refused> {
+    if admin.state.limiter().gate(&key).is_none() {
+        return Err(no_gate(&admin, &key));
+    }
+    let servers = read_servers(&admin, &key).await;
+    let servers = servers.map_err(|detail| Refused::new(Kind::StoreUnavailable, detail))?;
+    Ok(Json(GateServers { servers }))
+}
+
+#[cfg(feature = "redis")]
+async fn read_servers(admin: &AdminState, key: &str) -> Result<Vec<GateServer>, String> {
+    let configuration = admin.state.configuration();
+    let shares = crate::fleet::servers(configuration.settings(), key).await?;
+    let body = |share: store::NodeShare| GateServer {
+        server: share.about,
+        share: rounded(share.share),
+        demand_per_second: rounded(share.demand),
+    };
+    Ok(shares.into_iter().map(body).collect())
+}
+
+/// Without Redis no gate is shared.
+#[cfg(not(feature = "redis"))]
+async fn read_servers(_: &AdminState, _: &str) -> Result<Vec<GateServer>, String> {
+    Ok(Vec::new())
 }
 
 /// Reset a gate

@@ -21,7 +21,9 @@ pub(super) fn join<B>(request: &mut Request<B>) {
 }
 
 const GATES: &str = "/api/v1/gates/";
-const ACTIONS: [&str; 5] = ["reset", "isolate", "release", "history", "scenario"];
+const ACTIONS: [&str; 6] = [
+    "reset", "isolate", "release", "history", "servers", "scenario",
+];
 
 fn joined(path: &str) -> Option<String> {
     let rest = path.strip_prefix(GATES)?;
@@ -56,6 +58,10 @@ mod tests {
         check(
             "/api/v1/gates/llm/a/history",
             Some("/api/v1/gates/llm%2Fa/history"),
+        );
+        check(
+            "/api/v1/gates/llm/a/servers",
+            Some("/api/v1/gates/llm%2Fa/servers"),
         );
         check("/api/v1/gates/llm%2Fa/reset", None);
         check(

@@ -60,6 +60,14 @@ fn inputs() -> Vec<(&'static str, &'static str, Vec<Input>)> {
             ],
         ),
         (
+            "get",
+            "/api/v1/gates/{key}/servers",
+            vec![
+                to(&format!("{gates}/llm%2Fa/servers"), 200),
+                to(&format!("{gates}/x/servers"), 404),
+            ],
+        ),
+        (
             "post",
             "/api/v1/gates/{key}/release",
             vec![

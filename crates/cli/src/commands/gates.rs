@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use app::admin::bodies::{Gate, GateList, GateSort, GateTotals};
+use app::admin::bodies::{Gate, GateList, GateServer, GateServers, GateSort, GateTotals};
 use app::admin::client::{Client, GateAction};
 use clap::{Args, Subcommand};
 use policy::duration::Rounded;
@@ -38,6 +38,9 @@ enum GatesCommand {
     /// Show rate, line, breaker and hold of each gate, and why
     #[command(after_help = EXAMPLES)]
     List(ListArgs),
+    /// Show which part of the rate of a gate each server of a fleet has
+    #[command(after_help = EXAMPLES)]
+    Servers(ServersArgs),
     /// Start gates anew: rate, hold, breaker and counts; callers in line stay
     #[command(after_help = EXAMPLES)]
     Reset(KeyArgs),
@@ -47,6 +50,13 @@ enum GatesCommand {
     /// End hold, open breaker and isolation of gates; the learned rate stays
     #[command(after_help = EXAMPLES)]
     Release(KeyArgs),
+}
+
+#[derive(Debug, Args)]
+struct ServersArgs {
+    /// Key of the gate: `pool/endpoint` or `host[:port]`
+    #[arg(value_name = "KEY")]
+    key: String,
 }
 
 #[derive(Debug, Args)]
@@ -85,30 +95,73 @@ Examples:
   tidegate gates
   tidegate gates --watch --sort waiting
   tidegate gates --json | jq '.gates[] | select(.hold) | .key'
+  tidegate gates servers llm/a
   tidegate gates isolate llm/a api.example.com
   tidegate gates release llm/a
   tidegate gates reset llm/a --server http://127.0.0.1:7071";
 
 pub(super) fn run(args: &GatesArgs, output: &Output) -> Result<(), Failure> {
-    let (action, keys) = match &args.command {
+    let (name, order) = match &args.command {
         None => return list(&args.list, &args.server, output),
         Some(GatesCommand::List(list_args)) => {
             return list(&args.list.or(list_args), &args.server, output);
         }
-        Some(GatesCommand::Reset(args)) => (GateAction::Reset, &args.keys),
-        Some(GatesCommand::Isolate(args)) => (GateAction::Isolate, &args.keys),
-        Some(GatesCommand::Release(args)) => (GateAction::Release, &args.keys),
+        Some(GatesCommand::Servers(args)) => ("servers", Order::Servers(&args.key)),
+        Some(GatesCommand::Reset(args)) => of(GateAction::Reset, args),
+        Some(GatesCommand::Isolate(args)) => of(GateAction::Isolate, args),
+        Some(GatesCommand::Release(args)) => of(GateAction::Release, args),
     };
     if args.list.is_given() {
         let error = anyhow!(
-            "`--watch`, `--sort` and `--limit` are options of `tidegate gates list`, not of `{}`",
-            action.as_str()
+            "`--watch`, `--sort` and `--limit` are options of `tidegate gates list`, not of `{name}`"
         );
         let hint = "`tidegate gates --watch` shows the effect in another terminal";
         return Err(Failure::new(Exit::Usage, error).with_hint(hint));
     }
     let client = server::client(&args.server, output)?;
-    server::block_on(override_all(action, keys, &client, output))
+    server::block_on(async {
+        match order {
+            Order::Servers(key) => servers(key, &client, output).await,
+            Order::Override(action, keys) => override_all(action, keys, &client, output).await,
+        }
+    })
+}
+
+/// What to do with gates that were named.
+enum Order<'a> {
+    Servers(&'a str),
+    Override(GateAction, &'a [String]),
+}
+
+fn of(action: GateAction, args: &KeyArgs) -> (&'static str, Order<'_>) {
+    (action.as_str(), Order::Override(action, &args.keys))
+}
+
+async fn servers(key: &str, client: &Client, output: &Output) -> Result<(), Failure> {
+    let servers = client.gate_servers(key).await;
+    let servers = servers.map_err(|error| server::named_failure(error, "tidegate gates"))?;
+    output.result(&json!(servers), || servers_table(&servers))
+}
+
+fn servers_table(list: &GateServers) -> String {
+    if list.servers.is_empty() {
+        return "no server shares this gate now: `storage.gates` makes servers share their gates\n"
+            .to_owned();
+    }
+    let row = |server: &GateServer| {
+        vec![
+            match &*server.server {
+                "" => NONE.to_owned(),
+                server => server.to_owned(),
+            },
+            format!("{:.1} %", 100.0 * server.share),
+            format!("{:.2}/s", server.demand_per_second),
+        ]
+    };
+    output::table(
+        &["server", "share", "asks for"],
+        list.servers.iter().map(row),
+    )
 }
 
 impl ListArgs {

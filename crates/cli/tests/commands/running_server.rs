@@ -597,6 +597,7 @@ fn help() {
 
     Commands:
       list     Show rate, line, breaker and hold of each gate, and why
+      servers  Show which part of the rate of a gate each server of a fleet has
       reset    Start gates anew: rate, hold, breaker and counts; callers in line
                stay
       isolate  Refuse every request at gates until they are released or reset
@@ -653,6 +654,7 @@ fn help() {
       tidegate gates
       tidegate gates --watch --sort waiting
       tidegate gates --json | jq '.gates[] | select(.hold) | .key'
+      tidegate gates servers llm/a
       tidegate gates isolate llm/a api.example.com
       tidegate gates release llm/a
       tidegate gates reset llm/a --server http://127.0.0.1:7071

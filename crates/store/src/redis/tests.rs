@@ -46,6 +46,48 @@ fn nodes_of_a_namespace_are_one_fleet() {
 }
 
 #[test]
+fn shares_of_all_nodes_are_seen_until_they_run_out() {
+    let redis = PrivateRedis::start();
+    let gate = policy::gate::GateOptions::default().build().unwrap();
+    let (interval, lease) = (Duration::from_millis(100), Duration::from_millis(500));
+    let settings = policy::fleet::SharedSettings::new(&gate, interval, lease).fleet;
+    let call = |demand| KeyCall {
+        key: "up/a".to_owned(),
+        settings,
+        call: Call {
+            demand,
+            ..Call::default()
+        },
+    };
+    runtime().block_on(async {
+        let mut servers = [1, 2].map(|node| {
+            let mut member = member("a", node);
+            member.about = format!("tidegate/1.0 10.0.0.{node}:7070");
+            server(&redis.url(), member)
+        });
+        for (server, demand) in servers.iter_mut().zip([1.0, 3.0]) {
+            server.open().await.unwrap();
+            server.sync(&[call(demand)], None).await.unwrap();
+        }
+        let mut other = server(&redis.url(), member("a", 3));
+        let shares = other.shares("up/a").await.unwrap();
+        let seen = shares.iter().map(|it| (it.node, &*it.about, it.demand));
+        assert_eq!(
+            seen.collect::<Vec<_>>(),
+            [
+                (NodeId(1), "tidegate/1.0 10.0.0.1:7070", 1.0),
+                (NodeId(2), "tidegate/1.0 10.0.0.2:7070", 3.0),
+            ]
+        );
+        let issued: f64 = shares.iter().map(|it| it.share).sum();
+        assert!(issued > 0.0 && issued <= 1.0, "{shares:?}");
+        assert_eq!(other.shares("up/b").await, Ok(Vec::new()));
+        tokio::time::sleep(lease).await;
+        assert_eq!(other.shares("up/a").await, Ok(Vec::new()));
+    });
+}
+
+#[test]
 fn refuses_a_wrong_password_and_says_so() {
     let redis = PrivateRedis::start();
     for url in [

@@ -4,16 +4,18 @@
 //! a reply and a notice. Doubles are what Lua computes with. Lengths of time are in microseconds, of
 //! which a call has whole ones.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use policy::breaker::BreakerRecord;
 use policy::fleet::{
-    BreakerReply, Call, Feedback, FleetSettings, Notice, Ownership, ProbeResult, RefusalKind,
-    Reply, SlotBatch, micros,
+    BreakerReply, Call, Feedback, FleetSettings, NodeId, Notice, Ownership, ProbeResult,
+    RefusalKind, Reply, SlotBatch, micros,
 };
 use policy::gate::{CostRecord, GateOverride, GateRecord};
 use serde_json::{Value, json};
 
+use super::NodeShare;
 use crate::record;
 
 /// What a node says about a key, for the script.
@@ -140,6 +142,36 @@ pub(super) fn decode_notice(bytes: &[u8]) -> Option<Notice> {
         // Nodes of an earlier version do not say it.
         overrides: row.whole().unwrap_or(0),
     })
+}
+
+/// The time of the server, the leases of a key, and the nodes that are present.
+pub(super) type Found = (
+    (u64, u64),
+    BTreeMap<String, Vec<u8>>,
+    BTreeMap<String, String>,
+);
+
+/// The leases that have not run out. One that cannot be read is left out.
+pub(super) fn shares(((seconds, micros), leases, nodes): Found) -> Vec<NodeShare> {
+    let now = count(seconds * 1_000_000 + micros);
+    let about = |node: &str| {
+        let (_, about) = nodes.get(node)?.split_once(' ')?;
+        Some(about.to_owned())
+    };
+    let share = |(node, lease): (&String, &Vec<u8>)| {
+        let mut row = Row(lease);
+        let (demand, share, until) = (row.number()?, row.number()?, row.number()?);
+        let share = NodeShare {
+            node: NodeId(u64::from_str_radix(node, 16).ok()?),
+            about: about(node).unwrap_or_default(),
+            share,
+            demand,
+        };
+        (until >= now).then_some(share)
+    };
+    let mut shares: Vec<_> = leases.iter().filter_map(share).collect();
+    shares.sort_by(|one, other| (&one.about, one.node).cmp(&(&other.about, other.node)));
+    shares
 }
 
 /// The rest of a row of doubles.

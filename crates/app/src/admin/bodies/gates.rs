@@ -75,6 +75,25 @@ pub struct FleetShare {
     pub is_degraded: bool,
 }
 
+/// The servers of a fleet that use a gate
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct GateServers {
+    /// In the order of their addresses; empty if the gate is not shared
+    pub servers: Vec<GateServer>,
+}
+
+/// What one server of a fleet has of a gate
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct GateServer {
+    /// Its version, and the address that it listens on; empty if it has left
+    pub server: String,
+    /// Its part of the rate of the fleet
+    #[schema(minimum = 0.0, maximum = 1.0)]
+    pub share: f64,
+    /// Requests per second that it would send if it could
+    pub demand_per_second: f64,
+}
+
 /// A gate
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Gate {

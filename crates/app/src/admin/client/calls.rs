@@ -8,9 +8,9 @@ use super::transport::{Transport, bearer};
 use super::{Client, ClientError};
 use crate::admin::bodies::{
     AcceptedOperation, AddEndpoint, AddOperation, BulkAction, BulkResult, ChangeProtection,
-    Conflict, Endpoint, Explanation, Gate, GateList, GateSort, Health, Job, JobList, Operation,
-    OperationList, Pool, PoolList, Protection, Reason, ResolveOperation, Scenario, StartJob,
-    StartedJob, StateName, SwitchEndpoint, TestResult, TestRun,
+    Conflict, Endpoint, Explanation, Gate, GateList, GateServers, GateSort, Health, Job, JobList,
+    Operation, OperationList, Pool, PoolList, Protection, Reason, ResolveOperation, Scenario,
+    StartJob, StartedJob, StateName, SwitchEndpoint, TestResult, TestRun,
 };
 use crate::admin::pools::encoded;
 
@@ -24,6 +24,12 @@ impl Client {
     /// One gate.
     pub async fn gate(&self, key: &str) -> Result<Gate, ClientError> {
         self.get(&format!("/api/v1/gates/{}", encoded(key))).await
+    }
+
+    /// What each server of a fleet has of a gate.
+    pub async fn gate_servers(&self, key: &str) -> Result<GateServers, ClientError> {
+        self.get(&format!("/api/v1/gates/{}/servers", encoded(key)))
+            .await
     }
 
     /// Overrides a gate; the gate afterwards.
