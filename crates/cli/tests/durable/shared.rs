@@ -67,7 +67,7 @@ fn nodes_that_are_killed_and_frozen_at_random_lose_nothing() {
     let begin = SystemTime::now();
     let mut accepted = Vec::new();
     while accepted.len() < wanted {
-        let producers = fleet.produce(accepted.len());
+        let producers = fleet.produce(accepted.len(), 1 + wanted / 10_000);
         wait(Duration::from_millis(20 + random.below(300)));
         let node = usize::try_from(random.below(3)).unwrap();
         match random.below(3) {
@@ -167,14 +167,16 @@ impl Fleet {
         }
     }
 
-    /// Posts to every node that is not frozen, until a post fails or some have been posted.
-    fn produce(&self, round: usize) -> Vec<thread::JoinHandle<Vec<String>>> {
+    /// So many producers post to every node that is not frozen, until a post fails or some have been posted.
+    fn produce(&self, round: usize, producers: usize) -> Vec<thread::JoinHandle<Vec<String>>> {
         let awake = self.nodes.iter().zip(&self.frozen).enumerate();
         let awake = awake.filter(|(_, (_, frozen))| frozen.is_none());
+        let awake = awake.flat_map(|(node, (running, _))| {
+            (0..producers).map(move |number| (running.listen.clone(), node, number))
+        });
         awake
-            .map(|(node, (running, _))| {
-                let listen = running.listen.clone();
-                let name = format!("{round}-{node}");
+            .map(|(listen, node, number)| {
+                let name = format!("{round}-{node}-{number}");
                 thread::spawn(move || produce_some(&listen, &name))
             })
             .collect()
