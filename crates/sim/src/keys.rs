@@ -215,13 +215,13 @@ mod tests {
     use super::*;
     use crate::fleet::{Cut, NodeRange, StoreValues};
 
-    /// Five keys are asked for more often than their limit allows.
+    /// Two keys are asked for more often than their limit allows.
     fn settings() -> KeysSettings {
         KeysSettings {
             nodes: 50,
             keys: 200,
-            limit: 20.0,
-            asked: 12.0,
+            limit: 100.0,
+            asked: 24.0,
             duration: Duration::from_secs(160),
             store: StoreSettings {
                 values: StoreValues {

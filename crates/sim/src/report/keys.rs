@@ -40,9 +40,12 @@ struct ByRank<'a> {
     title: &'a str,
     unit: &'static str,
     keys: usize,
-    lines: &'a [(&'static str, Colour, Vec<(f64, f64)>)],
+    lines: &'a [Line],
     level: Option<(&'static str, f64)>,
 }
+
+/// Its name, its colour and its points.
+type Line = (&'static str, Colour, Vec<(f64, f64)>);
 
 /// The rank is on a logarithmic axis: half of all requests are for a few keys.
 fn draw_by_rank(plot: &ByRank<'_>) -> String {
