@@ -56,6 +56,8 @@ pub(crate) struct Adaptive {
     source: CeilingSource,
     /// Whether the bucket saves tokens, so that what is measured is exact.
     saves_tokens: bool,
+    /// Whether the first measurement, which tells the burst, is still to come.
+    is_burst_unknown: bool,
     /// Whether the server has refused everything for a while.
     is_closed: bool,
     /// Whether `opened_at` is when a window opened, so that a cycle of it can be measured.
@@ -115,6 +117,7 @@ impl Adaptive {
             phase: Phase::Searching,
             source: CeilingSource::Estimated,
             saves_tokens: false,
+            is_burst_unknown: true,
             is_closed: false,
             is_opening_known: false,
             sharing: 0,
@@ -422,6 +425,7 @@ impl Adaptive {
         self.patience = 0;
         self.period = Rough::ZERO;
         self.is_opening_known = false;
+        self.is_burst_unknown = false;
         self.unstable = 0;
     }
 
