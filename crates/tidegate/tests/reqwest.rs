@@ -304,6 +304,30 @@ async fn attempt_that_takes_too_long_counts_as_a_timeout() {
 }
 
 #[tokio::test]
+async fn head_counts_if_the_body_takes_longer_than_the_attempt_may() {
+    // One of six bytes: the body does not end.
+    let head = "HTTP/1.1 429 -\r\nretry-after-ms: 20\r\ncontent-length: 6\r\n\r\nh";
+    let (server, received) = serve(move |number, _| match number {
+        1 => head.to_owned(),
+        _ => response(200, "", "hello"),
+    })
+    .await
+    .unwrap();
+    let (client, limiter) = (client(), limiter());
+    let request = || client.post(format!("http://{server}/")).body("text");
+    let sending = limiter.send(&client, request());
+    let timeout = Duration::from_millis(200);
+    let response = sending.attempt_timeout(timeout).await.unwrap();
+    assert_eq!(response.status(), 200);
+    assert_eq!(received.load(Ordering::SeqCst), 2);
+
+    let (server, _) = serve(move |_, _| head.to_owned()).await.unwrap();
+    let request = client.get(format!("http://{server}/"));
+    let sending = limiter.send(&client, request).within(timeout);
+    assert_eq!(sending.await.unwrap().status(), 429, "the response is kept");
+}
+
+#[tokio::test]
 async fn refreshed_credential_is_in_the_resent_request() {
     let (server, _) = serve(|_, request| match request.contains("authorization: new") {
         true => response(200, "", "hello"),

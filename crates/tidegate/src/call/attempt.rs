@@ -142,6 +142,8 @@ pub struct Attempt {
     pub number: u32,
     clock: Clock,
     pub(super) started: Timestamp,
+    /// When it is dropped if it has not ended.
+    pub(super) deadline: Option<Timestamp>,
 }
 
 impl Attempt {
@@ -151,7 +153,15 @@ impl Attempt {
             number,
             clock: clock.clone(),
             started: clock.now(),
+            deadline: None,
         }
+    }
+
+    /// When it is dropped if it has not ended, by [`Call::attempt_timeout`](crate::Call::attempt_timeout)
+    /// or [`Call::within`](crate::Call::within); `None` if it may take any time. Code that reads the body
+    /// of an error should stop before, because a dropped attempt is one without a response.
+    pub fn deadline(&self) -> Option<Timestamp> {
+        self.deadline
     }
 
     /// Time since the attempt started: the latency for its [`Outcome`] when the response arrives.

@@ -59,7 +59,7 @@ impl<'a, E> CallState<'a, E> {
             .as_deref()
             .and_then(|endpoint| self.credential_of(endpoint));
         let used = own.or(call.credential).map(Refresh::generation);
-        let this = Attempt::start(self.sent() + 1, self.limiter.clock());
+        let mut this = Attempt::start(self.sent() + 1, self.limiter.clock());
         let started = this.started;
         let running = Running {
             permit,
@@ -69,6 +69,7 @@ impl<'a, E> CallState<'a, E> {
             timeout_at: call.attempt_timeout.map(|timeout| started + timeout),
             deadline,
         };
+        this.deadline = running.bound();
         (this, running)
     }
 

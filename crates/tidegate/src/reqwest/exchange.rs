@@ -9,6 +9,7 @@ use policy::classify::{Classification, Rule};
 use policy::item::ItemKind;
 use policy::key::{KeyError, normalize};
 use policy::outcome::{Failure, Outcome, Phase};
+use policy::time::Timestamp;
 use reqwest::{Request, Response};
 
 use super::body::Received;
@@ -85,7 +86,7 @@ impl<'a> Exchange<'a> {
             let rules = Arc::clone(&rules);
             async move {
                 let response = received(&attempt, sending.await)?;
-                let result = classify(limiter, &rules, response).await;
+                let result = classify(limiter, &rules, response, attempt.deadline()).await;
                 Ok(if is_last { result.last() } else { result })
             }
         });
@@ -142,15 +143,18 @@ fn failed(error: &(dyn Error + 'static), latency: Duration) -> Option<Outcome> {
     Some(Outcome::failure(failure, phase, latency))
 }
 
-/// Reads the start of an error's body and classifies the response.
+/// Reads the start of an error's body and classifies the response. Reading ends when the attempt's
+/// time is up, because its head counts: it may name a wait.
 async fn classify(
     limiter: &Limiter,
     rules: &[Rule],
     (mut received, latency): (Received, Duration),
+    bound: Option<Timestamp>,
 ) -> AttemptResult<Received> {
     if received.is_error() {
         let clock = limiter.clock();
-        let until = clock.now() + MAX_READING;
+        let longest = clock.now() + MAX_READING;
+        let until = bound.map_or(longest, |bound| bound.min(longest));
         let _ = clock.bounded(Some(until), received.read_start()).await;
     }
     let (outcome, classification) = classified(limiter, rules, &received, latency);
