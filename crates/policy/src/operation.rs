@@ -302,7 +302,8 @@ const fn failed(reason: TerminalReason) -> OperationState {
         | TerminalReason::Expired
         | TerminalReason::Disabled
         | TerminalReason::GaveUp
-        | TerminalReason::BreakerOpen => OperationState::Failed(reason),
+        | TerminalReason::BreakerOpen
+        | TerminalReason::Unusable => OperationState::Failed(reason),
     }
 }
 

@@ -51,7 +51,7 @@ fn terminal_reasons() {
         TerminalReason::ALL,
         TerminalReason::as_str,
         "exhausted rejected auth_failed conflict quota_exhausted expired cancelled disabled gave_up \
-         breaker_open",
+         breaker_open unusable",
     );
 }
 

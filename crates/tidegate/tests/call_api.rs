@@ -90,10 +90,11 @@ fn error_of_another_kind_ends_the_call_and_teaches_the_gate_nothing() {
         Ok(AttemptResult::new(number, attempt.status(200)))
     });
     let error = drive(&clock, call).unwrap_err();
-    assert_eq!((error.reason, error.sent), (TerminalReason::Exhausted, 1));
+    assert_eq!((error.reason, error.sent), (TerminalReason::Unusable, 1));
+    assert!(!error.may_succeed_later(), "nothing says that it could");
     assert_eq!(error.verdict(), None);
     assert_eq!(source_of(&error), "invalid digit found in string");
-    let message = "exhausted after 1 attempt; last: the attempt failed";
+    let message = "unusable after 1 attempt; last: the attempt failed";
     assert_eq!(error.to_string(), message);
     let gate = limiter.gate(KEY).unwrap().gate;
     assert_eq!((gate.in_flight, gate.consecutive_failures), (0, 0));

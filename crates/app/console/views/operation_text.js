@@ -31,6 +31,7 @@ const ENDS = new Map([
   ['disabled', 'Every endpoint of its pool is disabled.'],
   ['gave_up', 'Nothing succeeded there for too long.'],
   ['breaker_open', 'The breaker of its gate stayed open.'],
+  ['unusable', 'Its response could not be used.'],
 ]);
 
 /** Reasons of operations that ended without success, for the filter. */

@@ -51,6 +51,8 @@ outcomes! {
     GaveUp = "gave_up",
     /// Its gate's breaker is open past its deadline.
     BreakerOpen = "breaker_open",
+    /// Its response could not be used.
+    Unusable = "unusable",
     /// Its wait would end after its deadline, or past `max_hold`.
     WaitTooLong = "wait_too_long",
     /// The gate's line is full.
@@ -119,6 +121,7 @@ impl From<TerminalReason> for RequestOutcome {
             TerminalReason::Disabled => Self::Disabled,
             TerminalReason::GaveUp => Self::GaveUp,
             TerminalReason::BreakerOpen => Self::BreakerOpen,
+            TerminalReason::Unusable => Self::Unusable,
         }
     }
 }

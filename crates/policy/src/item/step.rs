@@ -120,6 +120,9 @@ pub enum TerminalReason {
     GaveUp,
     /// Its gate's breaker stays open for longer than it can wait.
     BreakerOpen,
+    /// Its response could not be used: the attempt ended with an error of the caller's own, such as a
+    /// body that cannot be parsed, which says nothing about the server.
+    Unusable,
 }
 
 impl TerminalReason {
@@ -135,6 +138,7 @@ impl TerminalReason {
         Self::Disabled,
         Self::GaveUp,
         Self::BreakerOpen,
+        Self::Unusable,
     ];
 
     /// The name in logs, records, the API and replay.
@@ -150,6 +154,7 @@ impl TerminalReason {
             Self::Disabled => "disabled",
             Self::GaveUp => "gave_up",
             Self::BreakerOpen => "breaker_open",
+            Self::Unusable => "unusable",
         }
     }
 

@@ -280,7 +280,7 @@ impl<T> IntoAttemptResult for Result<AttemptResult<T>, AttemptError> {
 /// |---|---|---|
 /// | a transport failure: connect, DNS, TLS, reset, timeout | learns from it | resends if that is safe |
 /// | nothing was sent: a refusal of a limiter, a request that cannot be built, [`unsent`](Self::unsent) | the permit is given back | ends as `rejected` |
-/// | anything else, such as a body that cannot be parsed | learns nothing | ends as `exhausted` |
+/// | anything else, such as a body that cannot be parsed | learns nothing | ends as `unusable` |
 ///
 /// The error is the [source](Error::source) of the [`CallError`](super::CallError). Use
 /// [`with_outcome`](Self::with_outcome) where the attempt knows better.

@@ -81,7 +81,7 @@ impl<T> CallError<T> {
     }
 
     /// Whether the same call could succeed later, unchanged. Not if the server rejected the request
-    /// itself.
+    /// itself, or its response could not be used.
     pub fn may_succeed_later(&self) -> bool {
         match self.reason {
             TerminalReason::Exhausted
@@ -91,9 +91,10 @@ impl<T> CallError<T> {
             | TerminalReason::Cancelled
             | TerminalReason::Disabled
             | TerminalReason::QuotaExhausted => true,
-            TerminalReason::Rejected | TerminalReason::AuthFailed | TerminalReason::Conflict => {
-                false
-            }
+            TerminalReason::Rejected
+            | TerminalReason::AuthFailed
+            | TerminalReason::Conflict
+            | TerminalReason::Unusable => false,
         }
     }
 }

@@ -312,7 +312,7 @@ impl<'a, E> CallState<'a, E> {
         match attempt {
             FailedAttempt::Known(outcome) => Ok(AttemptResult::new(None, outcome)),
             FailedAttempt::Unsent => Ok(AttemptResult::unsent(None)),
-            FailedAttempt::Unknown => Err(TerminalReason::Exhausted),
+            FailedAttempt::Unknown => Err(TerminalReason::Unusable),
         }
     }
 

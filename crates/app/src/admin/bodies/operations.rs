@@ -447,6 +447,8 @@ words! {
         GaveUp = "gave_up",
         /// The breaker of its gate was open
         BreakerOpen = "breaker_open",
+        /// Its response could not be used
+        Unusable = "unusable",
     }
 
     /// What to do about a conflict
