@@ -81,7 +81,9 @@ impl<'a> Ask<'a> {
         Self { cost, ..self }
     }
 
-    /// Bounds the wait; the gate's `max_wait` still applies. Zero means no wait.
+    /// Bounds the wait; the gate's `max_wait` still applies. Zero means no wait. In a
+    /// [`Call`](crate::Call), bounds all its waits together: no attempt starts later, and the call ends
+    /// as `expired`.
     pub const fn within(self, wait: Duration) -> Self {
         Self {
             max_wait: MaxWait::Within(wait),
@@ -90,7 +92,7 @@ impl<'a> Ask<'a> {
     }
 
     /// Waits until this time on the limiter's clock at most, and never longer than the gate's
-    /// `max_wait`.
+    /// `max_wait`. In a [`Call`](crate::Call), no attempt starts later.
     pub const fn until(self, deadline: Timestamp) -> Self {
         Self {
             max_wait: MaxWait::Until(deadline),
@@ -104,6 +106,15 @@ impl<'a> Ask<'a> {
         Self {
             max_wait: MaxWait::FailFast,
             ..self
+        }
+    }
+
+    /// How long it may wait from now by its own bound; `None` if it has none.
+    pub(crate) fn bound(&self, now: Timestamp) -> Option<Duration> {
+        match self.max_wait {
+            MaxWait::Within(wait) => Some(wait),
+            MaxWait::Until(deadline) => Some(deadline.since(now)),
+            MaxWait::Default | MaxWait::FailFast => None,
         }
     }
 

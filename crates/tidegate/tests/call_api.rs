@@ -237,6 +237,42 @@ fn call_that_fails_fast_ends_with_the_refusal() {
 }
 
 #[test]
+fn wait_of_the_ask_bounds_the_waits_of_a_call() {
+    let (clock, limiter) = limiter(FAST);
+    let pool = Pool::new("llm", &limiter);
+    pool.add("a", "a.example.com", ());
+    let run = async |attempt: tidegate::Attempt| AttemptResult::new((), attempt.status(502));
+    let run_at = async |attempt: tidegate::Attempt, _| AttemptResult::new((), attempt.status(502));
+    let now = || clock.clock().now();
+    let four = Duration::from_secs(4);
+
+    let ends = now() + four;
+    let asks = [Ask::new(KEY).within(four), Ask::new(KEY).until(ends)];
+    for ask in asks {
+        let error = drive(&clock, limiter.call(ask).run(run)).unwrap_err();
+        assert_eq!(error.reason, TerminalReason::Expired);
+        assert!(now() < ends, "no attempt starts later: {error}");
+    }
+    let ends = now() + four;
+    let ask = Ask::any().within(four);
+    let error = drive(&clock, pool.call_with(ask).run(run_at)).unwrap_err();
+    assert_eq!(error.reason, TerminalReason::Expired);
+    assert!(now() < ends, "no attempt starts later: {error}");
+
+    // In line, too, where it would ask again for five minutes.
+    limiter.isolate(KEY).unwrap();
+    let ends = now() + four;
+    let error = drive(&clock, limiter.call(Ask::new(KEY).within(four)).run(run)).unwrap_err();
+    assert_eq!(error.reason, TerminalReason::BreakerOpen);
+    assert!(now() <= ends, "{error}");
+    let call = limiter.call(Ask::new(KEY).within(four));
+    let call = call.within(Duration::from_secs(1));
+    let ends = now() + Duration::from_secs(1);
+    drive(&clock, call.run(run)).unwrap_err();
+    assert!(now() <= ends, "the shorter bound counts");
+}
+
+#[test]
 fn resend_of_a_call_that_fails_fast_needs_a_free_gate() {
     let (clock, limiter) = limiter(&[("strategy", "fixed"), ("initial_rate", "0.01")]);
     let call = limiter.call(Ask::new(KEY).fail_fast());

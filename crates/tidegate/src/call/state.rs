@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use policy::backoff::BackoffSettings;
 use policy::gate::Reason;
-use policy::item::{Item, Step, TerminalReason};
+use policy::item::{Item, ItemKind, Step, TerminalReason};
 use policy::jitter::RetryAfterJitter;
 use policy::outcome::{Failure, Outcome, Phase, Verdict};
 use policy::pool::EndpointId;
@@ -79,13 +79,19 @@ pub(super) enum Next {
 
 impl<'a, E> CallState<'a, E> {
     pub(super) fn new<P>(call: &Call<'a, P>, source: PermitSource<'a, E>) -> Self {
+        let now = call.limiter.clock().now();
+        let bounds = [call.ask.bound(now), call.kind.expires_after];
+        let kind = ItemKind {
+            expires_after: bounds.into_iter().flatten().min(),
+            ..call.kind
+        };
         Self {
             limiter: call.limiter,
             source,
             ask: call.ask,
             backoff: call.backoff.unwrap_or_else(|| &STANDARD),
             retry_after_jitter: call.retry_after_jitter,
-            item: Item::new(call.kind, call.limiter.clock().now()),
+            item: Item::new(kind, now),
             conflicts: 0,
             random: None,
             trail: Trail::default(),
