@@ -13,7 +13,7 @@ mod server;
 use std::error::Error;
 
 use server::{Answer, serve};
-use tidegate::{AttemptResult, BackoffOptions, GateSettings, Limiter, Pool};
+use tidegate::{BackoffOptions, GateSettings, Limiter, Pool};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -47,7 +47,7 @@ pub async fn run() -> Result<Vec<String>, Box<dyn Error>> {
                 let outcome = attempt.response(response.status().as_u16(), response.headers());
                 let body = response.text().await?;
                 println!("  {}: {body}", endpoint.name());
-                Ok(AttemptResult::new(body, outcome))
+                Ok(attempt.classify(outcome, body))
             })
             .await?;
         println!("sent {} time(s): {}", called.sent, called.value);

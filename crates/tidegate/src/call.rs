@@ -65,7 +65,7 @@ pub struct CallResult<T> {
 /// ```
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// use std::time::Duration;
-/// use tidegate::{AttemptResult, Limiter};
+/// use tidegate::Limiter;
 ///
 /// # async fn fetch() -> http::Response<String> { http::Response::new(String::new()) }
 /// let limiter = Limiter::new();
@@ -75,7 +75,7 @@ pub struct CallResult<T> {
 ///     .run(async |attempt| {
 ///         let response = fetch().await;
 ///         let outcome = attempt.response(response.status().as_u16(), response.headers());
-///         AttemptResult::new(response.into_body(), outcome)
+///         attempt.classify(outcome, response.into_body())
 ///     })
 ///     .await?;
 /// println!("{}", called.value);

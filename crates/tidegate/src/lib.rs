@@ -8,7 +8,7 @@
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! use tidegate::{AttemptResult, Limiter};
+//! use tidegate::Limiter;
 //!
 //! # async fn fetch(_url: &str) -> std::io::Result<http::Response<String>> {
 //! #     Ok(http::Response::new("hello".to_owned()))
@@ -20,7 +20,8 @@
 //!         let response = fetch("https://api.example.com/items").await?;
 //!         // The headers too: they may name a wait (Retry-After) or a limit.
 //!         let outcome = attempt.response(response.status().as_u16(), response.headers());
-//!         Ok(AttemptResult::new(response.into_body(), outcome))
+//!         // The body too: it may say that a quota is used up.
+//!         Ok(attempt.classify(outcome, response.into_body()))
 //!     })
 //!     .await?;
 //! assert_eq!(called.value, "hello");

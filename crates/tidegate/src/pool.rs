@@ -62,7 +62,7 @@ use wait::ChooseResult;
 /// pool.add("a", "a.example.com", "https://a.example.com/v1");
 /// pool.add("b", "b.example.com", "https://b.example.com/v1");
 ///
-/// let permit = pool.acquire(Ask::new("")).await?;
+/// let permit = pool.acquire(Ask::any()).await?;
 /// let url = permit.endpoint().data();
 /// // … send the request there, then:
 /// permit.settle(&Outcome::status(200, Duration::from_millis(300)));
@@ -493,15 +493,13 @@ impl<E> Pool<E> {
     ///
     /// ```
     /// # async fn example(pool: &tidegate::Pool<String>) {
-    /// use tidegate::AttemptResult;
-    ///
     /// # async fn fetch(url: &str) -> http::Response<String> { http::Response::new(String::new()) }
     /// let called = pool
     ///     .call()
     ///     .run(async |attempt, endpoint| {
     ///         let response = fetch(endpoint.data()).await;
     ///         let outcome = attempt.response(response.status().as_u16(), response.headers());
-    ///         AttemptResult::new(response.into_body(), outcome)
+    ///         attempt.classify(outcome, response.into_body())
     ///     })
     ///     .await;
     /// # }

@@ -91,9 +91,13 @@ async fn pool_failover() {
 
 #[tokio::test]
 async fn pool_of_keys() {
-    let (succeeded, rejected) = pool_of_keys::run().await.unwrap();
+    let (succeeded, rejected, keys) = pool_of_keys::run().await.unwrap();
     assert_eq!(succeeded, 9);
-    assert_eq!(rejected, 1, "the bad key is tried once and then paused");
+    assert_eq!(rejected, 2, "each bad key is tried once");
+    let quota = Some(tidegate::Disabled::QuotaExhausted);
+    assert_eq!([keys[0].disabled, keys[2].disabled], [None, quota]);
+    let error = keys[1].last_error.as_deref().unwrap();
+    assert!(error.starts_with("credential rejected: "), "{error}");
 }
 
 #[tokio::test]

@@ -239,3 +239,51 @@ fn permit_settled_by_hand_can_reject_the_credential() {
     permit.credential_rejected().settle(&outcome);
     assert_eq!(pool.view()[1].consecutive_errors, 1);
 }
+
+#[test]
+fn body_says_what_the_status_does_not() {
+    let (clock, pool) = protected(&["revoked", "spent", "good"]);
+    let respond = |name: &str| match name {
+        "revoked" => (403, r#"{"message":"Invalid API key"}"#),
+        "spent" => (429, r#"{"error":{"code":"insufficient_quota"}}"#),
+        _ => (200, r#"{"error":null}"#),
+    };
+    let made = RefCell::new(Vec::new());
+    let call = pool.call().method("POST").run(async |attempt, endpoint| {
+        let (status, body) = respond(endpoint.name());
+        let result = attempt.classify(attempt.status(status), body);
+        let about = (
+            result.verdict,
+            result.is_credential_rejected,
+            &*result.text == body,
+        );
+        made.borrow_mut().push(about);
+        result
+    });
+    let called = drive(&clock, call).unwrap();
+    assert_eq!((called.value, called.sent), (r#"{"error":null}"#, 3));
+    let made = made.into_inner();
+    assert_eq!(made[0], (Some(Verdict::Rejected), true, true));
+    assert_eq!(made[1], (Some(Verdict::QuotaExhausted), false, true));
+    assert_eq!(made[2], (Some(Verdict::Success), false, false));
+    assert_eq!(pool.view()[1].disabled, Some(Disabled::QuotaExhausted));
+}
+
+#[test]
+fn body_names_a_wait_unless_the_headers_do() {
+    let attempt_of = |headers: &'static [(&'static str, &'static str)]| {
+        let (clock, pool) = protected(&["a"]);
+        let permit = drive(&clock, pool.acquire(tidegate::Ask::any())).unwrap();
+        let attempt = permit.attempt(1);
+        let headers = headers.iter().map(|(name, value)| (*name, *value));
+        let outcome = attempt.response(429, headers);
+        let result = attempt.classify(outcome, br#"{"retry_after_ms":1500}"#);
+        permit.give_back();
+        result.outcome.unwrap().hint.wait
+    };
+    assert_eq!(attempt_of(&[]), Some(Duration::from_millis(1500)));
+    assert_eq!(
+        attempt_of(&[("retry-after", "7")]),
+        Some(Duration::from_secs(7))
+    );
+}

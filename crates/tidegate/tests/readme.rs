@@ -8,7 +8,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use http::Response;
-use tidegate::{AttemptResult, CallResult, Clock, Limiter};
+use tidegate::{CallResult, Clock, Limiter};
 
 const README: &str = include_str!("../README.md");
 
@@ -52,7 +52,7 @@ async fn any_client(
         .run(async |attempt| {
             let response = fetch("https://api.example.com/items").await?;
             let outcome = attempt.response(response.status().as_u16(), response.headers());
-            Ok(AttemptResult::new(response.into_body(), outcome))
+            Ok(attempt.classify(outcome, response.into_body()))
         })
         .await?;
     Ok(called)

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use policy::classify::rejects_credential;
+use policy::classify::{self, rejects_credential};
 use policy::hint;
 use policy::outcome::{Outcome, UpstreamResponse, Verdict};
 use policy::time::Timestamp;
@@ -29,7 +29,8 @@ pub struct AttemptResult<T> {
     pub outcome: Option<Outcome>,
     /// The class of the outcome; `None` changes nothing and completes the call.
     pub verdict: Option<Verdict>,
-    /// The start of an error message, for display and for the texts of pools; may be empty.
+    /// The start of an error message, for display and for the texts of pools; may be empty. Set by
+    /// [`Attempt::classify`].
     pub text: String,
     /// The request cannot be resent whatever its outcome, for example because its body was
     /// streamed.
@@ -66,7 +67,7 @@ impl<T> AttemptResult<T> {
     }
 
     /// Marks the response as a rejection of the credential or the account. A 401, a 402, and a 403
-    /// whose [`text`](Self::text) says so are recognised without it.
+    /// whose [`text`](Self::text) says so are recognised without it, see [`Attempt::classify`].
     pub fn credential_rejected(self) -> Self {
         Self {
             is_credential_rejected: true,
@@ -193,12 +194,76 @@ impl Attempt {
         self.status(status).with_hint(hint)
     }
 
+    /// A result with this outcome, made from the head of a response, and with its body, which may say
+    /// more: that a quota is used up, that a key is not valid, how long to wait. It is classified by
+    /// the built-in rules, and an error's body becomes the [`text`](AttemptResult::text). The value is
+    /// the body; [`map`](AttemptResult::map) makes another one of it.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use tidegate::{Limiter, TerminalReason};
+    ///
+    /// # struct Response(u16, Vec<(String, String)>, String);
+    /// # async fn fetch() -> Response {
+    /// #     Response(429, Vec::new(), r#"{"error":{"code":"insufficient_quota"}}"#.to_owned())
+    /// # }
+    /// let limiter = Limiter::new();
+    /// let call = limiter.call("api.example.com").run(async |attempt| {
+    ///     let Response(status, headers, body) = fetch().await;
+    ///     let headers = headers.iter().map(|(name, value)| (name, value));
+    ///     let outcome = attempt.response(status, headers);
+    ///     attempt.classify(outcome, body)
+    /// });
+    /// assert_eq!(call.await.unwrap_err().reason, TerminalReason::QuotaExhausted);
+    /// # }
+    /// ```
+    pub fn classify<B: AsRef<[u8]>>(&self, mut outcome: Outcome, body: B) -> AttemptResult<B> {
+        let UpstreamResponse::Status(status) = outcome.response else {
+            return AttemptResult::new(body, outcome);
+        };
+        let response = hint::Response {
+            status,
+            headers: NO_HEADERS,
+            body: body.as_ref(),
+        };
+        let from_body = hint::read(&response, Some(self.clock.wall()));
+        let hint = &mut outcome.hint;
+        if hint.wait.is_none() && from_body.wait.is_some() {
+            (hint.wait, hint.source) = (from_body.wait, from_body.source);
+        }
+        hint.exceeded = hint.exceeded.or(from_body.exceeded);
+        let verdict = classify::response(&[], &response, hint).verdict;
+        let is_credential_rejected = rejects_credential(status, verdict, body.as_ref());
+        let text = match verdict {
+            None | Some(Verdict::Success) => String::new(),
+            Some(_) => start_of(body.as_ref()),
+        };
+        AttemptResult {
+            text,
+            is_credential_rejected,
+            ..AttemptResult::classified(body, outcome, verdict)
+        }
+    }
+
     /// An outcome with this status and the [`elapsed`](Self::elapsed) time as latency. It has no
     /// hints: if the response has headers, use [`response`](Self::response).
     pub fn status(&self, status: u16) -> Outcome {
         Outcome::status(status, self.elapsed())
     }
 }
+
+/// Those of the head are in the outcome already.
+const NO_HEADERS: [(&str, &[u8]); 0] = [];
+
+/// The start of an error's body as text.
+fn start_of(body: &[u8]) -> String {
+    let start = body.get(..MAX_TEXT).unwrap_or(body);
+    String::from_utf8_lossy(start).into_owned()
+}
+
+/// Error messages begin within the first few hundred bytes; a pool keeps one for each endpoint.
+const MAX_TEXT: usize = 1024;
 
 /// Headers as policies read them.
 #[derive(Clone, Copy)]
@@ -225,7 +290,7 @@ where
 ///
 /// ```
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// use tidegate::{AttemptResult, Limiter};
+/// use tidegate::Limiter;
 ///
 /// # async fn fetch() -> std::io::Result<http::Response<String>> {
 /// #     Ok(http::Response::new("hello".to_owned()))
@@ -236,7 +301,7 @@ where
 ///     .run(async |attempt| {
 ///         let response = fetch().await?;
 ///         let outcome = attempt.response(response.status().as_u16(), response.headers());
-///         Ok(AttemptResult::new(response.into_body(), outcome))
+///         Ok(attempt.classify(outcome, response.into_body()))
 ///     })
 ///     .await?;
 /// assert_eq!(called.value, "hello");
