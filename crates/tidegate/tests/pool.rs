@@ -43,7 +43,7 @@ fn status(status: u16) -> Outcome {
 }
 
 fn any() -> Ask<'static> {
-    Ask::new("")
+    Ask::any()
 }
 
 /// Takes a permit, settles it, and returns its endpoint.

@@ -42,7 +42,7 @@ fn stores_last_errors_without_secrets() {
         .build()
         .unwrap();
     runtime.block_on(async {
-        let permit = pool.acquire(Ask::new("")).await.unwrap();
+        let permit = pool.acquire(Ask::any()).await.unwrap();
         let outcome = Outcome::status(503, Duration::from_millis(5));
         let text = "service unavailable for the key sk-1234567890 of ann@example.com";
         permit.settle_as(&outcome, Some(Verdict::Overloaded), text);
@@ -109,7 +109,7 @@ fn results_in_flight_are_counted_after_a_reload_that_changes_everything() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
-    let permit = runtime.block_on(pool.acquire(Ask::new(""))).unwrap();
+    let permit = runtime.block_on(pool.acquire(Ask::any())).unwrap();
     let name = permit.endpoint().name().to_owned();
     let changed = "[pool.p]\nbalance = \"first\"\nendpoints = [\
         { name = \"c\", url = \"http://127.0.0.1:10\" }, \

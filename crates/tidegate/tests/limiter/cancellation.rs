@@ -163,7 +163,7 @@ fn dropping_acquire_any_loses_no_token() {
 }
 
 fn any_of<'a>(limiter: &'a Limiter, keys: &'a [&'a str]) -> Caller<'a> {
-    let permit = limiter.acquire_any(keys, Ask::new(""));
+    let permit = limiter.acquire_any(keys, Ask::any());
     Caller::new(async { permit.await.map(|(_, permit)| permit) })
 }
 

@@ -82,7 +82,7 @@ fn leaked_acquire_any_returns_all_permits() {
     for key in ["a", "b"] {
         limiter.try_acquire(key).unwrap().settle(&ok());
     }
-    let mut leaked = Caller::new(limiter.acquire_any(&["a", "b"], Ask::new("")));
+    let mut leaked = Caller::new(limiter.acquire_any(&["a", "b"], Ask::any()));
     assert!(leaked.poll().is_pending());
     forget(leaked);
     clock.advance(secs(1));
