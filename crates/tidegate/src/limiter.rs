@@ -278,7 +278,7 @@ impl Limiter {
 
     /// The classification rules for responses from `key`'s host.
     pub fn rules(&self, key: &str) -> Arc<[Rule]> {
-        Arc::clone(&lock(&self.inner.hosts).find(key).rules)
+        self.rules_if_any(key).unwrap_or_default()
     }
 
     /// Replaces all settings. Gates keep their learned state within the new bounds, and waiting

@@ -24,9 +24,9 @@ fn allocations(mut act: impl FnMut()) -> usize {
     change.allocations + change.reallocations
 }
 
-/// Allocations of a hundred attempts at a gate, of a hundred that are dropped, and of a hundred through
-/// a pool of three.
-fn attempts(change: impl FnOnce(LimiterBuilder) -> LimiterBuilder) -> [usize; 3] {
+/// Allocations of a hundred attempts at a gate, of a hundred that may wait, of a hundred that are dropped,
+/// and of a hundred through a pool of three.
+fn attempts(change: impl FnOnce(LimiterBuilder) -> LimiterBuilder) -> [usize; 4] {
     let clock = ManualClock::new();
     let fast = GateSettings::fixed(1_000_000.0);
     let builder = Limiter::builder().gate(fast).clock(clock.clock());
@@ -39,6 +39,15 @@ fn attempts(change: impl FnOnce(LimiterBuilder) -> LimiterBuilder) -> [usize; 3]
     let at_gate = || {
         clock.advance(Duration::from_millis(1));
         let permit = limiter.try_acquire("api.example.com").expect("a token");
+        permit.settle(&ok);
+    };
+    let may_wait = || {
+        clock.advance(Duration::from_millis(1));
+        let mut context = Context::from_waker(Waker::noop());
+        let acquire = pin!(limiter.acquire("api.example.com"));
+        let Poll::Ready(Ok(permit)) = acquire.poll(&mut context) else {
+            panic!("expected a permit at once");
+        };
         permit.settle(&ok);
     };
     let dropped = || {
@@ -57,11 +66,13 @@ fn attempts(change: impl FnOnce(LimiterBuilder) -> LimiterBuilder) -> [usize; 3]
     // The gates are made here.
     for _ in 0..100 {
         at_gate();
+        may_wait();
         dropped();
         through_pool();
     }
     [
         allocations(at_gate),
+        allocations(may_wait),
         allocations(dropped),
         allocations(through_pool),
     ]
@@ -80,9 +91,9 @@ impl EventListener for ChangesOnly {
 
 #[test]
 fn attempts_allocate_nothing_unless_a_listener_wants_each_of_them() {
-    assert_eq!(attempts(|builder| builder), [0; 3]);
-    let [at_gate, _, through_pool] = attempts(|builder| builder.listener(ChangesOnly));
-    assert_eq!((at_gate, through_pool), (0, 0));
+    assert_eq!(attempts(|builder| builder), [0; 4]);
+    let [at_gate, may_wait, _, through_pool] = attempts(|builder| builder.listener(ChangesOnly));
+    assert_eq!((at_gate, may_wait, through_pool), (0, 0, 0));
     let everything = attempts(|builder| builder.on_event(|_, _| {}));
     assert!(everything.iter().all(|count| *count > 0), "keys are copied");
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use policy::breaker::BreakerState;
+use policy::classify::Rule;
 use policy::gate::{self, Gate, GateOverride, GateSettings, GateSummary, ResponseBody};
 use policy::hosts::{HostPattern, Hosts};
 use policy::line::Tickets;
@@ -389,6 +390,17 @@ impl Limiter {
         }
     }
 
+    /// The classification rules for responses from `key`'s host; `None` if there are none. Takes the
+    /// lock of the key's gate, and one of all gates only if it has none. Counts no reference to an
+    /// empty list, which all keys share.
+    pub(crate) fn rules_if_any(&self, key: &str) -> Option<Arc<[Rule]>> {
+        let of = |host: &HostSettings| (!host.rules.is_empty()).then(|| Arc::clone(&host.rules));
+        if let Some((shard, location)) = self.inner.registry.find(key) {
+            return of(shard.host_settings(location.slot));
+        }
+        of(lock(&self.inner.hosts).find(key))
+    }
+
     /// Calls `look` with the settings for `key`.
     pub(crate) fn with_settings<T>(&self, key: &str, look: impl FnOnce(&GateSettings) -> T) -> T {
         let hosts = Arc::clone(&lock(&self.inner.hosts));
@@ -718,6 +730,7 @@ mod tests {
                 for _ in 0..times {
                     let permit = limiter.acquire_blocking("api.example.com").unwrap();
                     permit.settle(&ok);
+                    assert!(limiter.rules("api.example.com").is_empty());
                     let permit = block_on(pool.acquire(Ask::any())).unwrap();
                     permit.settle(&ok);
                     let called = pool.call().run(async |attempt, _| {
@@ -731,6 +744,27 @@ mod tests {
         // The gates are made here.
         work(5);
         assert_eq!(beside_all_locks(&limiter, move || work(5)), Some(5));
+    }
+
+    #[test]
+    fn rules_are_those_of_the_host_before_and_after_its_gate_is_made() {
+        let limiter = Limiter::new();
+        let rules: Arc<[Rule]> = Arc::new([Rule::new(Verdict::Throttled)]);
+        let settings = HostSettings {
+            rules: Arc::clone(&rules),
+            ..HostSettings::default()
+        };
+        let pattern: HostPattern = "*.example.com".parse().unwrap();
+        limiter.set_host(pattern.clone(), settings).unwrap();
+        for _ in 0..2 {
+            assert_eq!(limiter.rules("api.example.com"), rules);
+            assert!(limiter.rules("example.org").is_empty());
+            for key in ["api.example.com", "example.org"] {
+                limiter.try_acquire(key).unwrap().give_back();
+            }
+        }
+        limiter.set_host(pattern, HostSettings::default()).unwrap();
+        assert!(limiter.rules("api.example.com").is_empty());
     }
 
     #[test]

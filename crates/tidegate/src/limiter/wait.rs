@@ -212,7 +212,8 @@ impl<'a, K: Deref<Target = str> + Unpin> Future for Wait<'a, K> {
                 Ok(Some(asked)) => {
                     drop(shard);
                     this.seat = None;
-                    return Poll::Ready(this.collected(location, asked));
+                    let now = this.limiter.inner.clock.now();
+                    return Poll::Ready(this.collected(location, asked, now));
                 }
                 // It did not collect its permit in time, so it asks again.
                 Err(SeatTaken) => this.seat = None,
@@ -253,7 +254,7 @@ impl<'a, K: Deref<Target = str>> Wait<'a, K> {
             reason,
         } = asked
         else {
-            return Poll::Ready(self.collected(location, asked));
+            return Poll::Ready(self.collected(location, asked, now));
         };
         self.seat = Some((location, seat));
         self.delayed = Some((now, reason, until));
@@ -261,9 +262,13 @@ impl<'a, K: Deref<Target = str>> Wait<'a, K> {
         Poll::Pending
     }
 
-    fn collected(&self, location: GateLocation, asked: AskResult) -> Result<Permit<'a>, Refusal> {
+    fn collected(
+        &self,
+        location: GateLocation,
+        asked: AskResult,
+        now: Timestamp,
+    ) -> Result<Permit<'a>, Refusal> {
         let limiter = self.limiter;
-        let now = limiter.inner.clock.now();
         let waited = now.since(self.asked_at.unwrap_or(now));
         match asked {
             AskResult::Admitted(permit) => {

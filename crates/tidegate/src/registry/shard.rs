@@ -9,7 +9,7 @@ use policy::fleet::Member;
 use policy::gate::{
     self, Decision, Gate, GateRecord, GateSettings, GateSnapshot, GateSummary, Reason, ResponseBody,
 };
-use policy::hosts::Hosts;
+use policy::hosts::{HostIndex, Hosts};
 use policy::line::Tickets;
 use policy::outcome::{Outcome, Verdict};
 use policy::time::Timestamp;
@@ -447,6 +447,13 @@ impl Shard {
             .expect("a gate stays as long as anything is in flight or in line");
         let settings = &self.hosts.get(slot.settings).gate;
         (&mut slot.gate, settings, &mut self.tickets)
+    }
+
+    /// The settings of a gate's host.
+    pub(crate) fn host_settings(&self, index: SlotIndex) -> &HostSettings {
+        let slot = self.slab.get(index);
+        let settings = slot.map_or(HostIndex::DEFAULT, |slot| slot.settings);
+        self.hosts.get(settings)
     }
 
     /// Calls `act` with a gate and its settings.

@@ -34,7 +34,7 @@ pub(crate) fn key_of(request: &Request) -> Result<String, KeyError> {
 pub(crate) struct Exchange<'a> {
     limiter: &'a Limiter,
     call: Call<'a>,
-    rules: Arc<[Rule]>,
+    rules: Option<Arc<[Rule]>>,
     request: Request,
 }
 
@@ -60,7 +60,7 @@ impl<'a> Exchange<'a> {
         Self {
             limiter,
             call,
-            rules: limiter.rules(key),
+            rules: limiter.rules_if_any(key),
             request,
         }
     }
@@ -83,10 +83,11 @@ impl<'a> Exchange<'a> {
                 .or_else(|| request.take())
                 .expect("one of them is left");
             let sending = send(next);
-            let rules = Arc::clone(&rules);
+            let rules = rules.clone();
             async move {
                 let response = received(&attempt, sending.await)?;
-                let result = classify(limiter, &rules, response, attempt.deadline()).await;
+                let rules = rules.as_deref().unwrap_or_default();
+                let result = classify(limiter, rules, response, attempt.deadline()).await;
                 Ok(if is_last { result.last() } else { result })
             }
         });
@@ -187,7 +188,9 @@ pub(crate) fn settle_head(
     latency: Duration,
 ) -> (Response, Classification) {
     let received = Received::new(response);
-    let (outcome, mut found) = classified(limiter, &limiter.rules(key), &received, latency);
+    let rules = limiter.rules_if_any(key);
+    let rules = rules.as_deref().unwrap_or_default();
+    let (outcome, mut found) = classified(limiter, rules, &received, latency);
     let in_flight = permit.settle_head(&outcome, found.verdict);
     found.verdict = in_flight.verdict();
     (received.into_response(Some(in_flight), None), found)

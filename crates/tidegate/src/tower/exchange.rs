@@ -19,7 +19,8 @@ pub(super) fn classified<R>(
 ) -> (Outcome, Classification) {
     let head = Head::of(response);
     let outcome = head.outcome(latency, limiter.clock().wall());
-    let rules = limiter.rules(key);
-    let classification = head.classify(&rules, &outcome.hint);
+    let rules = limiter.rules_if_any(key);
+    let rules = rules.as_deref().unwrap_or_default();
+    let classification = head.classify(rules, &outcome.hint);
     (outcome, classification)
 }

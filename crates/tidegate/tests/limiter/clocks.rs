@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::TryRecvError;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
@@ -332,4 +333,41 @@ fn all_limiters_of_a_process_share_one_timer_thread() {
         std::thread::yield_now();
     }
     assert_eq!(threads(), 1);
+}
+
+#[test]
+fn ask_that_is_granted_at_once_reads_the_clock_once() {
+    /// Stands a little later at every read, as a real clock does.
+    struct Counted(Arc<AtomicU64>);
+
+    impl TimeSource for Counted {
+        fn now(&self) -> Timestamp {
+            let reads = self.0.fetch_add(1, Ordering::SeqCst);
+            Timestamp::ZERO + secs(reads)
+        }
+
+        fn wake_at(&self, _: Timestamp, _: Waker) -> WakeGuard {
+            Box::new(())
+        }
+    }
+
+    let reads = Arc::new(AtomicU64::new(0));
+    let limiter = Limiter::builder()
+        .clock(Clock::custom(Counted(Arc::clone(&reads))))
+        .build();
+    let read_by = |act: &mut dyn FnMut()| {
+        act();
+        let before = reads.load(Ordering::SeqCst);
+        act();
+        reads.load(Ordering::SeqCst) - before
+    };
+    let mut tries = || std::mem::forget(limiter.try_acquire(KEY).unwrap());
+    assert_eq!(read_by(&mut tries), 1);
+    let mut waits = || {
+        let mut asked = Caller::new(limiter.acquire(KEY));
+        std::mem::forget(asked.poll());
+    };
+    assert_eq!(read_by(&mut waits), 1);
+    let throttled = limiter.snapshot(tidegate::Sort::Key, 0).totals.throttled;
+    assert_eq!(throttled, 0, "none of them waited");
 }
