@@ -10,7 +10,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use tidegate::clock::{TimeSource, WakeGuard};
-use tidegate::{Clock, Limiter, Timestamp};
+use tidegate::{Clock, Limiter, Timestamp, WallTime};
 
 use crate::keys::write_key;
 use crate::others::time_ready;
@@ -66,6 +66,10 @@ impl SilentClock {
 impl TimeSource for SilentClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_millis(self.0.load(Ordering::Relaxed))
+    }
+
+    fn wall(&self) -> WallTime {
+        WallTime::from_unix_millis(0)
     }
 
     fn wake_at(&self, _at: Timestamp, _waker: Waker) -> WakeGuard {

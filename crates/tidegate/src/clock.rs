@@ -69,10 +69,9 @@ pub trait TimeSource: Send + Sync + 'static {
     /// The time since some fixed origin. It never goes back.
     fn now(&self) -> Timestamp;
 
-    /// The wall time; that of the system by default.
-    fn wall(&self) -> WallTime {
-        system_wall()
-    }
+    /// The wall time. There is no default, because where a program needs a clock of its own,
+    /// [`SystemTime::now`](std::time::SystemTime::now) may panic, as it does in WebAssembly.
+    fn wall(&self) -> WallTime;
 
     /// Calls `waker` once, at `at` or slightly later, unless the returned guard is dropped first. It
     /// must not call it before returning: the caller holds a lock that the waker needs.
@@ -87,8 +86,8 @@ impl Clock {
     /// the first gate of a limiter) starts a thread, which all clocks of the process share and which
     /// ends with the last of them.
     ///
-    /// In WebAssembly there is no thread: alarms fire only when a gate is used. Use
-    /// [`Clock::custom`] with timers of the host there.
+    /// In WebAssembly there is no thread: alarms fire only when a gate is used, and outside of WASI the
+    /// wall time panics. Use [`Clock::custom`] with the time and the timers of the host there.
     pub fn system() -> Self {
         Self(Source::System(System::shared()))
     }

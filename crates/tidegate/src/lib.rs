@@ -70,8 +70,9 @@
 //! # What it costs
 //!
 //! A granted ask reads the clock once, hashes once and takes one lock; it does not allocate.
-//! Settling does not hash. A [`Call`] reads the clock a few times more. A gate takes 320 bytes plus the text of its key, and all memory is
-//! bounded. One thread wakes all waiters. [More](guide::performance).
+//! Settling does not hash. A [`Call`] reads the clock a few times more. A gate takes 320 bytes plus the
+//! text of its key, and all memory is bounded. One thread wakes all waiters.
+//! [More](guide::performance).
 //!
 //! # What it does not do
 //!

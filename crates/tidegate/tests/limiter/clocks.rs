@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use policy::time::Timestamp;
+use policy::time::{Timestamp, WallTime};
 use tidegate::clock::{TimeSource, WakeGuard};
 use tidegate::{Clock, Limiter, ManualClock};
 
@@ -291,6 +291,10 @@ fn custom_clock_tells_the_time_and_wakes() {
             self.0.clock().now() + secs(3600)
         }
 
+        fn wall(&self) -> WallTime {
+            self.0.clock().wall()
+        }
+
         fn wake_at(&self, at: Timestamp, waker: Waker) -> WakeGuard {
             let at = Timestamp::ZERO + at.since(Timestamp::ZERO + secs(3600));
             let clock = self.0.clock();
@@ -344,6 +348,10 @@ fn ask_that_is_granted_at_once_reads_the_clock_once() {
         fn now(&self) -> Timestamp {
             let reads = self.0.fetch_add(1, Ordering::SeqCst);
             Timestamp::ZERO + secs(reads)
+        }
+
+        fn wall(&self) -> WallTime {
+            WallTime::from_unix_millis(0)
         }
 
         fn wake_at(&self, _: Timestamp, _: Waker) -> WakeGuard {
