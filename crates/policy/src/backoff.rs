@@ -32,7 +32,8 @@ impl BackoffSettings {
     /// Whether an item may be resent after `attempts` counted sends.
     ///
     /// ```
-    /// let standard = policy::backoff::BackoffSettings::default();
+    /// # use tidegate_policy::backoff as tidegate;
+    /// let standard = tidegate::BackoffSettings::default();
     /// assert!(standard.may_retry(4) && !standard.may_retry(5));
     /// ```
     pub fn may_retry(&self, attempts: u32) -> bool {
@@ -98,7 +99,8 @@ impl BackoffSettings {
     /// send, which is never waited; [`Self::total_bounds`] gives the actual bounds.
     ///
     /// ```
-    /// let standard = policy::backoff::BackoffSettings::default();
+    /// # use tidegate_policy::backoff as tidegate;
+    /// let standard = tidegate::BackoffSettings::default();
     /// assert_eq!(standard.estimate_total().as_secs(), 31);
     /// ```
     pub fn estimate_total(&self) -> Duration {

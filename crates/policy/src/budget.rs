@@ -95,8 +95,8 @@ const RETRY: u64 = 1_000_000;
 /// every retry.
 ///
 /// ```
-/// use policy::budget::{BudgetSettings, RetryBudget};
-/// use policy::time::Timestamp;
+/// use tidegate_policy::budget::{BudgetSettings, RetryBudget};
+/// use tidegate_policy::time::Timestamp;
 ///
 /// let settings = BudgetSettings::default();
 /// let now = Timestamp::ZERO;

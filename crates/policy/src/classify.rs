@@ -37,9 +37,11 @@ pub struct Classification {
 /// Classifies a response: by the route's `rules` first, then by the built-in rules.
 ///
 /// ```
-/// use policy::classify;
-/// use policy::hint::{self, Response};
-/// use policy::outcome::Verdict;
+/// # mod tidegate {
+/// #     pub use tidegate_policy::{classify, hint, outcome::Verdict};
+/// # }
+/// use tidegate::hint::{self, Response};
+/// use tidegate::{Verdict, classify};
 ///
 /// let headers: [(&str, &[u8]); 0] = [];
 /// let response = Response { status: 403, headers, body: b"quota exceeded" };
@@ -102,8 +104,11 @@ fn other_status(status: u16, hint: &Hint) -> Classification {
 /// credential may accept the same request.
 ///
 /// ```
-/// use policy::classify::rejects_credential;
-/// use policy::outcome::Verdict;
+/// # mod tidegate {
+/// #     pub use tidegate_policy::{classify, outcome::Verdict};
+/// # }
+/// use tidegate::Verdict;
+/// use tidegate::classify::rejects_credential;
 ///
 /// assert!(rejects_credential(401, Some(Verdict::Unauthorized), b""));
 /// assert!(rejects_credential(403, Some(Verdict::Rejected), b"Invalid API key"));

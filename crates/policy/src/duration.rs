@@ -39,7 +39,7 @@ pub fn parse(text: &str) -> Result<Duration, &'static str> {
 ///
 /// ```
 /// use std::time::Duration;
-/// use policy::duration::whole_seconds;
+/// use tidegate_policy::duration::whole_seconds;
 ///
 /// assert_eq!(whole_seconds(Duration::from_millis(2001)), 3);
 /// ```

@@ -33,8 +33,8 @@ use crate::time::{Timestamp, nanos};
 /// ```
 /// use std::time::Duration;
 ///
-/// use policy::failure_queue::{FailureQueue, FailureQueueSettings};
-/// use policy::time::Timestamp;
+/// use tidegate_policy::failure_queue::{FailureQueue, FailureQueueSettings};
+/// use tidegate_policy::time::Timestamp;
 ///
 /// let settings = FailureQueueSettings::default();
 /// let mut queue = FailureQueue::new();

@@ -41,8 +41,8 @@ pub const MIN_SAMPLES: u32 = 20;
 /// Whether two attempts of such a request may run at once.
 ///
 /// ```
-/// use policy::hedge::may_be_hedged;
-/// use policy::item::ItemKind;
+/// use tidegate_policy::hedge::may_be_hedged;
+/// use tidegate_policy::item::ItemKind;
 ///
 /// assert!(may_be_hedged(&ItemKind::of("GET")));
 /// assert!(!may_be_hedged(&ItemKind::of("POST")));

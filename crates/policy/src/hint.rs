@@ -157,7 +157,8 @@ const MAX_BODY: usize = 64 * 1024;
 /// ```
 /// use std::time::Duration;
 ///
-/// use policy::hint::{self, Response, Source};
+/// # use tidegate_policy as tidegate;
+/// use tidegate::hint::{self, Response, Source};
 ///
 /// let headers: [(&str, &[u8]); 1] = [("Retry-After", b"1m30s")];
 /// let response = Response { status: 429, headers, body: b"" };

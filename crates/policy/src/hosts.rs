@@ -35,7 +35,8 @@ impl HostPattern {
     /// All keys that begin with `prefix`, which is not normalised.
     ///
     /// ```
-    /// let accounts = policy::hosts::HostPattern::key_prefix("account:");
+    /// # use tidegate_policy::hosts as tidegate;
+    /// let accounts = tidegate::HostPattern::key_prefix("account:");
     /// assert!(accounts.matches("account:42") && !accounts.matches("accounts.example.com"));
     /// ```
     pub fn key_prefix(prefix: &str) -> Self {
@@ -45,7 +46,8 @@ impl HostPattern {
     /// Whether it matches a [normalised](key::normalize) host without a port.
     ///
     /// ```
-    /// let pattern: policy::hosts::HostPattern = "*.example.com".parse().unwrap();
+    /// # use tidegate_policy::hosts as tidegate;
+    /// let pattern: tidegate::HostPattern = "*.example.com".parse().unwrap();
     /// assert!(pattern.matches("a.b.example.com"));
     /// assert!(!pattern.matches("example.com") && !pattern.matches("badexample.com"));
     /// ```
@@ -169,7 +171,8 @@ impl HostIndex {
 /// Values by host.
 ///
 /// ```
-/// use policy::hosts::Hosts;
+/// # use tidegate_policy::hosts as tidegate;
+/// use tidegate::Hosts;
 ///
 /// let mut rates = Hosts::new(2);
 /// rates.insert("*.example.com".parse().unwrap(), 10).unwrap();

@@ -92,11 +92,11 @@ impl ItemKind {
 ///
 /// ```
 /// use std::time::Duration;
-/// use policy::backoff::BackoffSettings;
-/// use policy::item::{Item, ItemKind, Step, TerminalReason};
-/// use policy::outcome::{Outcome, Verdict};
-/// use policy::random::Random;
-/// use policy::time::Timestamp;
+/// use tidegate_policy::backoff::BackoffSettings;
+/// use tidegate_policy::item::{Item, ItemKind, Step, TerminalReason};
+/// use tidegate_policy::outcome::{Outcome, Verdict};
+/// use tidegate_policy::random::Random;
+/// use tidegate_policy::time::Timestamp;
 ///
 /// let settings = BackoffSettings::default();
 /// let mut random = Random::from_seed(1);

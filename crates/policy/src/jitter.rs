@@ -21,7 +21,7 @@ use crate::setting::{self, Format, Kind, ValueError};
 ///
 /// ```
 /// use std::time::Duration;
-/// use policy::jitter::Jitter;
+/// use tidegate_policy::jitter::Jitter;
 ///
 /// let jitter: Jitter = "0.5..1.5".parse().unwrap();
 /// let (least, most) = jitter.bounds(Duration::from_secs(1));
@@ -130,7 +130,8 @@ const EXPECTED: &str = "`none`, `full` or two factors in order such as `0.5..1.5
 ///
 /// ```
 /// use std::time::Duration;
-/// use policy::jitter::RetryAfterJitter;
+/// # use tidegate_policy::jitter as tidegate;
+/// use tidegate::RetryAfterJitter;
 ///
 /// let share: RetryAfterJitter = "10%".parse().unwrap();
 /// assert_eq!(share.max_for(Duration::from_secs(20)), Duration::from_secs(2));

@@ -42,7 +42,8 @@ use idna::uts46::{DnsLength, Hyphens, Uts46};
 /// empty or over 63. Never panics.
 ///
 /// ```
-/// use policy::key::normalize;
+/// # use tidegate_policy as tidegate;
+/// use tidegate::key::normalize;
 ///
 /// assert_eq!(normalize(" Example.COM. ").as_deref(), Ok("example.com"));
 /// assert_eq!(normalize("https://user:pw@Example.com:443/x").as_deref(), Ok("example.com"));

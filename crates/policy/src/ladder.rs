@@ -30,8 +30,8 @@ use crate::time::Timestamp;
 /// The error state of one endpoint.
 ///
 /// ```
-/// use policy::ladder::{EndpointResult, Ladder, LadderSettings};
-/// use policy::time::Timestamp;
+/// use tidegate_policy::ladder::{EndpointResult, Ladder, LadderSettings};
+/// use tidegate_policy::time::Timestamp;
 ///
 /// let settings = LadderSettings::default();
 /// let mut ladder = Ladder::new();

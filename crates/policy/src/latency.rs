@@ -32,7 +32,7 @@ use crate::time::{nanos, saturating_u64};
 ///
 /// ```
 /// use std::time::Duration;
-/// use policy::latency::Latency;
+/// use tidegate_policy::latency::Latency;
 ///
 /// let mut latency = Latency::new(Duration::from_secs(1));
 /// assert_eq!(latency.p95(), None);

@@ -79,7 +79,7 @@ impl MergeRule {
     /// Applies this rule to `conflict`.
     ///
     /// ```
-    /// use policy::merge::{Conflict, MergeDecision, MergeRule, Theirs};
+    /// use tidegate_policy::merge::{Conflict, MergeDecision, MergeRule, Theirs};
     ///
     /// let conflict = Conflict {
     ///     method: "PUT",

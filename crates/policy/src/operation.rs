@@ -199,7 +199,7 @@ impl Operation {
     /// Applies `event`.
     ///
     /// ```
-    /// use policy::operation::{OperationEvent, Operation, OperationState};
+    /// use tidegate_policy::operation::{OperationEvent, Operation, OperationState};
     ///
     /// let running = Operation::new().apply(OperationEvent::Claim).unwrap().operation;
     /// let done = running.apply(OperationEvent::Complete).unwrap().operation;

@@ -44,7 +44,8 @@ impl Outcome {
     /// ```
     /// use std::time::Duration;
     ///
-    /// use policy::outcome::{Outcome, Verdict};
+    /// # use tidegate_policy::outcome as tidegate;
+    /// use tidegate::{Outcome, Verdict};
     ///
     /// let busy = Outcome::throttled(Duration::from_millis(40), Some(Duration::from_secs(3)));
     /// assert_eq!(busy.classify().verdict, Some(Verdict::Throttled));

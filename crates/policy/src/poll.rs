@@ -29,8 +29,8 @@ use crate::time::Timestamp;
 /// ```
 /// use std::time::Duration;
 ///
-/// use policy::poll::{Poll, PollSettings, PollState, ResponseKind, StatusResponse};
-/// use policy::time::Timestamp;
+/// use tidegate_policy::poll::{Poll, PollSettings, PollState, ResponseKind, StatusResponse};
+/// use tidegate_policy::time::Timestamp;
 ///
 /// let settings = PollSettings::default();
 /// let mut poll = Poll::new(Timestamp::ZERO);

@@ -45,9 +45,9 @@ pub struct EndpointId(u64);
 /// Interchangeable endpoints, each with the caller's data `D`.
 ///
 /// ```
-/// use policy::ladder::{EndpointResult, LadderSettings};
-/// use policy::pool::{Balance, Choice, Pool};
-/// use policy::time::Timestamp;
+/// use tidegate_policy::ladder::{EndpointResult, LadderSettings};
+/// use tidegate_policy::pool::{Balance, Choice, Pool};
+/// use tidegate_policy::time::Timestamp;
 ///
 /// let settings = LadderSettings::default();
 /// let mut pool = Pool::new(Balance::LeastLoaded);

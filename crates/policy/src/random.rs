@@ -14,7 +14,7 @@
 /// Not `Copy`: a copy would silently repeat the original's numbers.
 ///
 /// ```
-/// use policy::random::Random;
+/// use tidegate_policy::random::Random;
 ///
 /// let mut random = Random::from_seed(7);
 /// let jitter = random.between(0.5, 1.5);

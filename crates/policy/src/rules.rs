@@ -179,7 +179,7 @@ impl<'r> Judgement<'r> {
 /// An ordered list of rules.
 ///
 /// ```
-/// use policy::rules::{Class, Exit, Rules};
+/// use tidegate_policy::rules::{Class, Exit, Rules};
 ///
 /// let rules = Rules::pack("yt-dlp").unwrap();
 /// let class = |exit, output| rules.judge(exit, output).class;

@@ -1,6 +1,6 @@
 //! Settings: each is defined once, with name, type, bounds, default and description.
 //!
-//! [`settings!`](crate::settings) takes such definitions and generates the types that read and hold
+//! `settings!` takes such definitions and generates the types that read and hold
 //! the values. The definitions are data ([`Setting`], [`Kind`]): files are checked against them,
 //! and the default file, the JSON schema and the reference are rendered from them. Each value is
 //! checked on its own when it is read, so that all problems are reported together. The options are
@@ -61,10 +61,11 @@ impl std::error::Error for SettingError {}
 /// It is one error, so that `?` works, and displays all problems on one line.
 ///
 /// ```
-/// use policy::poll::{PollOptions, PollSettings};
+/// # use tidegate_policy::backoff as tidegate;
+/// use tidegate::{BackoffOptions, BackoffSettings};
 ///
-/// fn settings() -> Result<PollSettings, Box<dyn std::error::Error>> {
-///     let mut options = PollOptions::default();
+/// fn settings() -> Result<BackoffSettings, Box<dyn std::error::Error>> {
+///     let mut options = BackoffOptions::default();
 ///     options.set("base", "20s")?;
 ///     options.set("max", "10s")?;
 ///     Ok(options.build()?)
@@ -135,7 +136,8 @@ impl IntoIterator for SettingErrors {
 /// A text is not a value of the type it was parsed as.
 ///
 /// ```
-/// use policy::limits::Limit;
+/// # use tidegate_policy::limits as tidegate;
+/// use tidegate::Limit;
 ///
 /// let error = "fast".parse::<Limit>().unwrap_err();
 /// assert_eq!(

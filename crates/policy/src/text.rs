@@ -26,7 +26,7 @@ use std::ops::Range;
 /// An empty needle never occurs.
 ///
 /// ```
-/// use policy::text::contains_words;
+/// use tidegate_policy::text::contains_words;
 ///
 /// assert!(contains_words(b"429: Rate_Limit exceeded", "rate limit"));
 /// assert!(!contains_words(b"rate limiting is off", "rate limit"));
@@ -38,7 +38,7 @@ pub fn contains_words(haystack: &[u8], needle: &str) -> bool {
 /// The first position of `needle` in `haystack` as whole words, in any case.
 ///
 /// ```
-/// use policy::text::find_words;
+/// use tidegate_policy::text::find_words;
 ///
 /// assert_eq!(find_words(b"429: Rate_Limit exceeded", "rate limit"), Some(5..15));
 /// assert_eq!(find_words(b"rate limiting is off", "rate limit"), None);

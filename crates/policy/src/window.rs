@@ -31,7 +31,7 @@ pub const MAX_SLICES: u64 = 15;
 ///
 /// ```
 /// use std::time::Duration;
-/// use policy::{time::Timestamp, window::Window};
+/// use tidegate_policy::{time::Timestamp, window::Window};
 ///
 /// let (window, slice) = (Duration::from_secs(30), Duration::from_secs(2));
 /// let mut results = Window::new();

@@ -12,13 +12,13 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
-use policy::breaker::BreakerState;
-use policy::gate::{Ask, Decision, Gate, GateOptions, GateSettings, Permit};
-use policy::hint::{Hint, Source};
-use policy::line::Tickets;
-use policy::outcome::{Failure, Outcome, Phase, Verdict};
-use policy::random::Random;
-use policy::time::Timestamp;
+use tidegate_policy::breaker::BreakerState;
+use tidegate_policy::gate::{Ask, Decision, Gate, GateOptions, GateSettings, Permit};
+use tidegate_policy::hint::{Hint, Source};
+use tidegate_policy::line::Tickets;
+use tidegate_policy::outcome::{Failure, Outcome, Phase, Verdict};
+use tidegate_policy::random::Random;
+use tidegate_policy::time::Timestamp;
 
 /// The upstream refuses what exceeds a token bucket, with a 429 without a hint.
 #[test]

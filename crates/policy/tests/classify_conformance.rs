@@ -6,10 +6,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use policy::classify;
-use policy::hint::{self, Response};
-use policy::outcome::{Failure, Verdict};
 use serde_json::Value;
+use tidegate_policy::classify;
+use tidegate_policy::hint::{self, Response};
+use tidegate_policy::outcome::{Failure, Verdict};
 
 #[test]
 fn classifies_statuses_of_the_sync_engine() {

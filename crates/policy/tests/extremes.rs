@@ -5,15 +5,15 @@
 
 use std::time::Duration;
 
-use policy::breaker::{BreakerRecord, BreakerState};
-use policy::gate::{
+use proptest::prelude::*;
+use tidegate_policy::breaker::{BreakerRecord, BreakerState};
+use tidegate_policy::gate::{
     Ask, CostRecord, CostSnapshot, Decision, Gate, GateOptions, GateRecord, GateSettings, Permit,
 };
-use policy::hint::{Hint, Source};
-use policy::line::{Class, Tickets};
-use policy::outcome::{Failure, Outcome, Phase, UpstreamResponse, Verdict};
-use policy::time::Timestamp;
-use proptest::prelude::*;
+use tidegate_policy::hint::{Hint, Source};
+use tidegate_policy::line::{Class, Tickets};
+use tidegate_policy::outcome::{Failure, Outcome, Phase, UpstreamResponse, Verdict};
+use tidegate_policy::time::Timestamp;
 
 fn instant() -> impl Strategy<Value = Timestamp> {
     prop_oneof![

@@ -7,15 +7,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use policy::breaker::{BreakerState, MIN_PROBE_LOST_AFTER};
-use policy::gate::{Ask, Decision, Gate, GateOptions, GateSettings, Permit, Reason};
-use policy::hint::{Hint, Source};
-use policy::line::{Class, Ticket, Tickets};
-use policy::outcome::{Failure, Outcome, Phase, Verdict};
-use policy::random::Random;
-use policy::rate::Strategy;
-use policy::time::Timestamp;
 use proptest::prelude::*;
+use tidegate_policy::breaker::{BreakerState, MIN_PROBE_LOST_AFTER};
+use tidegate_policy::gate::{Ask, Decision, Gate, GateOptions, GateSettings, Permit, Reason};
+use tidegate_policy::hint::{Hint, Source};
+use tidegate_policy::line::{Class, Ticket, Tickets};
+use tidegate_policy::outcome::{Failure, Outcome, Phase, Verdict};
+use tidegate_policy::random::Random;
+use tidegate_policy::rate::Strategy;
+use tidegate_policy::time::Timestamp;
 
 const GATES: usize = 3;
 const EVENTS: u32 = 3000;
@@ -246,7 +246,7 @@ impl World {
             "never shrinks"
         );
         if late {
-            let learned = |s: &policy::gate::GateSnapshot| {
+            let learned = |s: &tidegate_policy::gate::GateSnapshot| {
                 (
                     s.rate.to_bits(),
                     s.breaker,

@@ -8,9 +8,9 @@
 
 use std::time::Duration;
 
-use policy::hint::{self, Response};
-use policy::time::WallTime;
 use serde_json::Value;
+use tidegate_policy::hint::{self, Response};
+use tidegate_policy::time::WallTime;
 
 #[test]
 fn reads_every_case_as_expected() {

@@ -9,13 +9,13 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use policy::classify;
-use policy::hint::{self, Hint, Response};
-use policy::item::{DelaySource, Item, ItemKind, Step};
-use policy::outcome::{Outcome, Verdict};
-use policy::preset::Preset;
-use policy::random::Random;
-use policy::time::{Timestamp, WallTime};
+use tidegate_policy::classify;
+use tidegate_policy::hint::{self, Hint, Response};
+use tidegate_policy::item::{DelaySource, Item, ItemKind, Step};
+use tidegate_policy::outcome::{Outcome, Verdict};
+use tidegate_policy::preset::Preset;
+use tidegate_policy::random::Random;
+use tidegate_policy::time::{Timestamp, WallTime};
 
 /// 2026-11-15T06:00:00Z.
 const NOW: WallTime = WallTime::from_unix_millis(1_794_722_400_000);

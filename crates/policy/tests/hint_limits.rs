@@ -1,6 +1,6 @@
 //! Which limit is reported if a response has several, and how its name is shown.
 
-use policy::hint::{self, Hint, Response, Scope, Source};
+use tidegate_policy::hint::{self, Hint, Response, Scope, Source};
 
 fn read(status: u16, headers: &[(&str, &str)]) -> Hint {
     let headers = headers

@@ -5,11 +5,11 @@
 
 use std::time::Duration;
 
-use policy::classify;
-use policy::hint::{self, Hint, Response, Source};
-use policy::text::{contains_words, same_name};
-use policy::time::WallTime;
 use proptest::prelude::*;
+use tidegate_policy::classify;
+use tidegate_policy::hint::{self, Hint, Response, Source};
+use tidegate_policy::text::{contains_words, same_name};
+use tidegate_policy::time::WallTime;
 
 /// 2026-11-15T06:00:00Z.
 const NOW_MILLIS: i64 = 1_794_722_400_000;

@@ -5,15 +5,15 @@
 
 use std::time::Duration;
 
-use policy::backoff::{BackoffOptions, BackoffSettings};
-use policy::breaker::{BreakerState, MIN_PROBE_LOST_AFTER};
-use policy::gate::{Ask, Decision, Gate, GateOptions, GateSettings, Permit};
-use policy::hint::{Hint, Source};
-use policy::item::{Item, ItemKind, Step, TerminalReason};
-use policy::line::Tickets;
-use policy::outcome::{Failure, Outcome, Phase, Verdict};
-use policy::random::Random;
-use policy::time::Timestamp;
+use tidegate_policy::backoff::{BackoffOptions, BackoffSettings};
+use tidegate_policy::breaker::{BreakerState, MIN_PROBE_LOST_AFTER};
+use tidegate_policy::gate::{Ask, Decision, Gate, GateOptions, GateSettings, Permit};
+use tidegate_policy::hint::{Hint, Source};
+use tidegate_policy::item::{Item, ItemKind, Step, TerminalReason};
+use tidegate_policy::line::Tickets;
+use tidegate_policy::outcome::{Failure, Outcome, Phase, Verdict};
+use tidegate_policy::random::Random;
+use tidegate_policy::time::Timestamp;
 
 #[test]
 fn jitter_does_not_exceed_the_maximum() {

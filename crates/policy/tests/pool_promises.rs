@@ -5,10 +5,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use policy::ladder::{EndpointResult, LadderOptions, LadderSettings};
-use policy::pool::{Balance, Choice, EndpointId, Lease, Pool, Unusable};
-use policy::time::Timestamp;
 use proptest::prelude::*;
+use tidegate_policy::ladder::{EndpointResult, LadderOptions, LadderSettings};
+use tidegate_policy::pool::{Balance, Choice, EndpointId, Lease, Pool, Unusable};
+use tidegate_policy::time::Timestamp;
 
 #[derive(Clone, Copy, Debug)]
 enum Event {

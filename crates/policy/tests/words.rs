@@ -1,16 +1,16 @@
 //! The names used in logs, replay, settings and the API. They are stable: a change here breaks
 //! users' scripts.
 
-use policy::breaker::BreakerState;
-use policy::gate::Reason;
-use policy::item::{DelaySource, TerminalReason};
-use policy::operation::OperationState;
-use policy::outcome::Verdict;
-use policy::pool::Balance;
-use policy::preset::Preset;
-use policy::rate::{Strategy, Why};
-use policy::rules::Class;
-use policy::{failure_queue, poll};
+use tidegate_policy::breaker::BreakerState;
+use tidegate_policy::gate::Reason;
+use tidegate_policy::item::{DelaySource, TerminalReason};
+use tidegate_policy::operation::OperationState;
+use tidegate_policy::outcome::Verdict;
+use tidegate_policy::pool::Balance;
+use tidegate_policy::preset::Preset;
+use tidegate_policy::rate::{Strategy, Why};
+use tidegate_policy::rules::Class;
+use tidegate_policy::{failure_queue, poll};
 
 fn check<T: Copy>(all: &[T], word: impl Fn(T) -> &'static str, expected: &str) {
     let words: Vec<&str> = all.iter().map(|each| word(*each)).collect();

@@ -14,9 +14,9 @@ use crate::time::Timestamp;
 /// success for longer than that; before any success the time counts from the first start.
 ///
 /// ```
-/// use policy::failure_queue::{FailureQueueSettings, Pacer, Start, WorkResult};
-/// use policy::random::Random;
-/// use policy::time::Timestamp;
+/// use tidegate_policy::failure_queue::{FailureQueueSettings, Pacer, Start, WorkResult};
+/// use tidegate_policy::random::Random;
+/// use tidegate_policy::time::Timestamp;
 ///
 /// let settings = FailureQueueSettings::default();
 /// let mut random = Random::from_seed(1);

@@ -16,7 +16,8 @@ use crate::window::MAX_SLICES;
 ///
 /// ```
 /// use std::time::Duration;
-/// use policy::gate::GateSettings;
+/// # use tidegate_policy::gate as tidegate;
+/// use tidegate::GateSettings;
 ///
 /// // Nothing is known: learn it.
 /// let learned = GateSettings::default();
@@ -29,7 +30,7 @@ use crate::window::MAX_SLICES;
 ///     .max_in_flight(8)
 ///     .max_wait(Duration::from_secs(5))
 ///     .build()?;
-/// # Ok::<(), policy::setting::SettingErrors>(())
+/// # Ok::<(), tidegate_policy::setting::SettingErrors>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct GateSettings {

@@ -3,7 +3,8 @@
 /// The effect of sending a request twice, by its method, in the terms of RFC 9110.
 ///
 /// ```
-/// use policy::item::Safety;
+/// # use tidegate_policy::item as tidegate;
+/// use tidegate::Safety;
 ///
 /// assert_eq!(Safety::of("GET"), Safety::Safe);
 /// assert_eq!(Safety::of("PUT"), Safety::Idempotent);
