@@ -218,6 +218,7 @@ pub enum Event<'a> {
     },
     /// A durable operation reached a final state, or one that it does not leave by itself. Emitted
     /// by the server only; the library has no operations.
+    #[doc(hidden)]
     OperationEnded {
         /// Its id.
         id: &'a str,

@@ -140,10 +140,13 @@ pub use settings::HostSettings;
 pub use policy::{classify, hint, key};
 
 pub use policy::backoff::{BackoffOptions, BackoffSettings};
-pub use policy::breaker::BreakerState;
+pub use policy::breaker::{BreakerRecord, BreakerState};
 pub use policy::budget::{BudgetOptions, BudgetSettings};
 pub use policy::classify::Classification;
-pub use policy::gate::{GateOptions, GateOverride, GateRecord, GateSettings, GateSnapshot, Reason};
+pub use policy::gate::{
+    CostRecord, CostSnapshot, GateOptions, GateOverride, GateRecord, GateSettings, GateSnapshot,
+    Reason,
+};
 pub use policy::hedge::Hedge;
 pub use policy::hint::Hint;
 pub use policy::hosts::{HostPattern, HostPatternError, Hosts};
@@ -155,6 +158,7 @@ pub use policy::line::Class;
 pub use policy::outcome::{Failure, Outcome, Phase, UpstreamResponse, Verdict};
 pub use policy::pool::Balance;
 pub use policy::preset::Preset;
-pub use policy::rate::{Strategy, Why};
+pub use policy::rate::{CeilingSource, Phase as RatePhase, RateView, Strategy, Why};
 pub use policy::setting::{SettingError, SettingErrors, ValueError};
 pub use policy::time::{Timestamp, WallTime};
+pub use policy::window::Counts;

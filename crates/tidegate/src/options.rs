@@ -27,7 +27,8 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use policy::setting::{Kind, Options, Setting, SettingError};
+pub use policy::setting::Options;
+use policy::setting::{Kind, Setting, SettingError};
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -272,6 +272,18 @@ fn wait_of_the_ask_bounds_the_waits_of_a_call() {
     assert!(now() <= ends, "the shorter bound counts");
 }
 
+/// The types of all fields can be named with the library alone.
+#[expect(dead_code, reason = "it is only compiled")]
+fn names_of_types(gate: tidegate::GateSnapshot, record: tidegate::GateRecord) {
+    let _: tidegate::Counts = gate.window;
+    let _: Option<tidegate::RatePhase> = gate.phase;
+    let _: Option<tidegate::RateView> = gate.learned;
+    let _: Option<tidegate::CeilingSource> = gate.learned.and_then(|learned| learned.source);
+    let _: Option<tidegate::CostSnapshot> = gate.cost;
+    let _: tidegate::BreakerRecord = record.breaker;
+    let _: Option<tidegate::CostRecord> = record.cost;
+}
+
 #[test]
 fn resend_of_a_call_that_fails_fast_needs_a_free_gate() {
     let (clock, limiter) = limiter(&[("strategy", "fixed"), ("initial_rate", "0.01")]);
