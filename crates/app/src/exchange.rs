@@ -205,10 +205,7 @@ impl Exchange {
             Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
                 let head = Head::new(response.status(), response.headers());
                 let outcome = head.outcome(attempt.elapsed(), self.clock.wall());
-                AttemptResult {
-                    has_body: true,
-                    ..AttemptResult::classified(Ok(response), outcome, Some(Verdict::Success))
-                }
+                AttemptResult::classified(Ok(response), outcome, Some(Verdict::Success)).with_body()
             }
             Ok(response) => self.judge(attempt, &target, response).await,
             Err(error) => judge_error(attempt, error),
@@ -242,12 +239,11 @@ impl Exchange {
             Some(_) => describe_error(status, because, body, &target.phrase_in),
         };
         let has_body = !response.body().is_end_stream();
-        AttemptResult {
-            text,
-            has_body,
-            is_credential_rejected,
-            ..AttemptResult::classified(Ok(response), outcome, verdict)
-        }
+        let mut result = AttemptResult::classified(Ok(response), outcome, verdict);
+        result.text = text;
+        result.has_body = has_body;
+        result.is_credential_rejected = is_credential_rejected;
+        result
     }
 }
 
@@ -256,10 +252,10 @@ fn judge_error<T>(attempt: &Attempt, error: SendError) -> AttemptResult<Result<T
     match error.kind {
         SendErrorKind::Failed { failure, phase } => {
             let outcome = Outcome::failure(failure, phase, attempt.elapsed());
-            AttemptResult {
-                text: error.message.clone(),
-                ..AttemptResult::new(Err(error), outcome)
-            }
+            let text = error.message.clone();
+            let mut result = AttemptResult::new(Err(error), outcome);
+            result.text = text;
+            result
         }
         SendErrorKind::NotAllowed { .. }
         | SendErrorKind::NoDescriptors

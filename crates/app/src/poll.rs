@@ -395,10 +395,8 @@ impl Poller {
                     response,
                     end: is_first.then_some(PollEnd::Unfit(problem)),
                 };
-                let attempt = AttemptResult {
-                    is_last: is_first,
-                    ..result.map(|()| polled)
-                };
+                let mut attempt = result.map(|()| polled);
+                attempt.is_last = is_first;
                 StatusResult {
                     kind: ResponseKind::Failed { wait: None },
                     attempt,

@@ -26,6 +26,7 @@ use crate::outcome::Verdict;
 
 /// When a second attempt is made if the first has not been answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Hedge {
     /// After this time.
     After(Duration),

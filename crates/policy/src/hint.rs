@@ -59,6 +59,7 @@ pub struct Hint {
 
 /// What remains of a language model's limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Quotas {
     /// Tokens.
     pub tokens: Quota,
@@ -68,6 +69,7 @@ pub struct Quotas {
 
 /// What remains of one limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Quota {
     /// How much the server allows in a period, or holds when it is full.
     pub limit: Option<u64>,
@@ -79,6 +81,7 @@ pub struct Quota {
 
 /// Which limit of a language model a refusal names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Exceeded {
     /// The limit on requests.
     Requests,
@@ -88,6 +91,7 @@ pub enum Exceeded {
 
 /// What a limit counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Scope {
     /// Requests.
     Requests,

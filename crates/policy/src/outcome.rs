@@ -122,6 +122,7 @@ pub enum UpstreamResponse {
 
 /// Why there was no response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Failure {
     /// The connection was refused or could not be routed.
     Connect,
@@ -154,6 +155,7 @@ impl Failure {
 
 /// How far an attempt got before it failed, which decides whether the server may have acted on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Phase {
     /// None of the request was written: the server cannot have acted.
     Connecting,

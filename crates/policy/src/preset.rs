@@ -15,6 +15,7 @@ use crate::suggest::suggestion;
 
 /// A backoff with a name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Preset {
     /// 1 s doubling up to 30 s, 5 sends: the general-purpose default. It covers a restart or a
     /// failover, which take seconds, and reports anything longer within half a minute.

@@ -213,13 +213,11 @@ impl Exporter {
         if let Ok(response) = &mut answered.value {
             response.body_mut().read_beginning(MAX_RESPONSE).await;
         }
-        AttemptResult {
-            has_body: false,
-            ..answered.map(|result| match result {
-                Ok(response) => Ok(response.status()),
-                Err(error) => Err(error.message),
-            })
-        }
+        answered.has_body = false;
+        answered.map(|result| match result {
+            Ok(response) => Ok(response.status()),
+            Err(error) => Err(error.message),
+        })
     }
 
     fn request(&self, signal: Signal, body: Bytes) -> Request<RequestBody> {

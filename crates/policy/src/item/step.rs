@@ -78,6 +78,7 @@ impl DelaySource {
 
 /// Why an item has to be resent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ResendReason {
     /// It was sent, with this verdict.
     Verdict(Verdict),

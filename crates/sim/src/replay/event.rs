@@ -347,7 +347,7 @@ impl EventResponse<'_> {
 pub(super) fn phase(failure: Failure) -> Phase {
     match failure {
         Failure::Connect | Failure::Dns | Failure::Tls => Phase::Connecting,
-        Failure::Reset | Failure::Timeout | Failure::RefusedStream => Phase::Waiting,
+        _ => Phase::Waiting,
     }
 }
 

@@ -17,6 +17,7 @@ pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
 
 /// The result of one attempt.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct AttemptResult<T> {
     /// The caller's value if this is the last attempt.
     ///

@@ -13,6 +13,7 @@ use super::state::CallState;
 
 /// What to do after a conflict, see [`Call::on_conflict`](super::Call::on_conflict).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Resolution {
     /// The next attempt sends something else: resend at once.
     Resend,

@@ -14,6 +14,7 @@ use super::Limiter;
 
 /// The order of gates in a snapshot, highest first. Ties are ordered by key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Sort {
     /// Permits granted. The default.
     #[default]

@@ -9,6 +9,7 @@ use crate::ask::Refusal;
 
 /// No endpoint could be used in time. Nothing was sent and no token was used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PoolRefusal {
     /// The pool has no endpoint, or all are disabled: a person has to enable one.
     #[error("no endpoint: all are disabled, or there is none")]

@@ -175,10 +175,8 @@ impl TokenEndpoint {
             }
             Ok(_) | Err(_) => None,
         };
-        AttemptResult {
-            has_body: false,
-            ..answered.map(|_| token)
-        }
+        answered.has_body = false;
+        answered.map(|_| token)
     }
 
     fn request(&self) -> Request<RequestBody> {
