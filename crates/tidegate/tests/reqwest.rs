@@ -16,7 +16,8 @@ use tidegate::call::{CallDecision, Trail};
 use tidegate::reqwest::{LimiterMiddleware, SendError};
 use tidegate::tower::{Decided, LimitLayer, RetryLayer};
 use tidegate::{
-    BackoffOptions, BackoffSettings, Credential, GateSettings, Limiter, Reason, Verdict,
+    BackoffOptions, BackoffSettings, Credential, GateOptions, GateSettings, Limiter, Reason,
+    RetryAfterJitter, TerminalReason, Verdict,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -481,4 +482,46 @@ async fn layers_take_the_client_as_it_is() {
     assert_eq!(limits.gate(&server.to_string()).unwrap().gate.in_flight, 1);
     assert_eq!(response.text().await.unwrap(), "hello");
     assert_eq!(limits.gate(&server.to_string()).unwrap().gate.in_flight, 0);
+}
+
+#[tokio::test]
+async fn middleware_and_requests_take_the_terms_of_calls() {
+    let (server, received) = serve(|number, _| match number {
+        1 => response(503, "", ""),
+        _ => response(200, "", "hello"),
+    })
+    .await
+    .unwrap();
+    let mut options = GateOptions::default();
+    for (name, value) in [("initial_rate", "1000"), ("limits", "10/1h")] {
+        options.set(name, value).unwrap();
+    }
+    let limiter = Limiter::builder().gate(options.build().unwrap()).build();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let steps = Arc::clone(&seen);
+    let limits = LimiterMiddleware::new(limiter.clone())
+        .keyed_by(|request| format!("port:{}", request.url().port().unwrap_or_default()))
+        .cost(4)
+        .backoff(quick())
+        .give_up_after(None)
+        .retry_after_jitter(RetryAfterJitter::Percent(50.0))
+        .watch(move |step| steps.lock().unwrap().push(step.decision.to_string()));
+    let chain = ClientBuilder::new(client()).with(limits).build();
+    let url = format!("http://{server}/");
+    let sent = chain.get(&url).send().await.unwrap();
+    assert_eq!(sent.status(), 200);
+    let key = format!("port:{}", server.port());
+    let admitted = format!("admitted by `{key}` ");
+    let seen = seen.lock().unwrap().join("\n");
+    assert!(seen.contains(&admitted), "{seen}");
+    assert_eq!(limiter.gates(), 1);
+
+    // Eight of ten are used up, and the third attempt does not wait for an hour.
+    let client = client();
+    let third = limiter.send(&client, client.get(&url)).key(&key).cost(4);
+    let SendError::NoResponse(error) = third.fail_fast().await.unwrap_err() else {
+        panic!("it was sent");
+    };
+    assert_eq!((error.reason, error.sent), (TerminalReason::Expired, 0));
+    assert_eq!(received.load(Ordering::SeqCst), 2);
 }

@@ -1,7 +1,7 @@
 //! Middleware for the clients of the crate `reqwest-middleware`.
 
 use std::fmt;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use http::Extensions;
@@ -38,15 +38,29 @@ use crate::terms::{Terms, term_setters};
 #[derive(Clone)]
 pub struct LimiterMiddleware {
     limiter: Limiter,
+    key: Option<Arc<KeyOf>>,
     terms: Terms,
 }
+
+/// Names the gate of a request.
+type KeyOf = dyn Fn(&Request) -> String + Send + Sync;
 
 impl LimiterMiddleware {
     /// Sends requests through the gates of `limiter`, with the backoff `standard` and no deadline.
     pub fn new(limiter: Limiter) -> Self {
         Self {
             limiter,
+            key: None,
             terms: Terms::default(),
+        }
+    }
+
+    /// Sends requests through the gate that `key` names instead of that of their host. The name is not
+    /// normalised.
+    pub fn keyed_by(self, key: impl Fn(&Request) -> String + Send + Sync + 'static) -> Self {
+        Self {
+            key: Some(Arc::new(key)),
+            ..self
         }
     }
 
@@ -61,7 +75,10 @@ impl Middleware for LimiterMiddleware {
         extensions: &mut Extensions,
         next: Next<'_>,
     ) -> Result<Response> {
-        let key = key_of(&request).map_err(|error| Error::middleware(SendError::Key(error)))?;
+        let key = match &self.key {
+            Some(key) => key(&request),
+            None => key_of(&request).map_err(|error| Error::middleware(SendError::Key(error)))?,
+        };
         let (limiter, terms) = (&self.limiter, &self.terms);
         let exchange = Exchange::new(limiter, &key, request, |kind| {
             terms.call(limiter, &key, kind)
