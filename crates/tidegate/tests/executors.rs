@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tidegate::{
-    Ask, AttemptResult, CallError, Clock, GateSettings, Limiter, Outcome, Pool, Timestamp,
+    Ask, AttemptResult, CallError, Clock, GateOptions, GateSettings, Limiter, Outcome, Pool,
+    Timestamp,
 };
 
 fn ok() -> Outcome {
@@ -134,9 +135,74 @@ async fn ask(kind: usize, limiter: &Limiter, pool: &Pool<()>, end: Timestamp) ->
             let Ok(permit) = pool.acquire(Ask::any().until(end)).await else {
                 return false;
             };
+            tokio::task::yield_now().await;
             permit.settle(&ok());
             return true;
         }
     };
-    permit.map(|permit| permit.settle(&ok())).is_ok()
+    let Ok(permit) = permit else {
+        return false;
+    };
+    // Others find it in flight.
+    tokio::task::yield_now().await;
+    permit.settle(&ok());
+    true
+}
+
+/// By the system's clock on several threads, where a wake-up may come while its task is being polled,
+/// dropped or moved. In each round every task asks once; one whose wake-up is lost never ends.
+///
+/// `TIDEGATE_WAKEUP_SECONDS=20` runs longer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn two_thousand_tasks_on_several_threads_lose_no_wake_up() {
+    let seconds = std::env::var("TIDEGATE_WAKEUP_SECONDS").ok();
+    let seconds = seconds.and_then(|seconds| seconds.parse().ok());
+    let length = Duration::from_secs(seconds.unwrap_or(2));
+    let mut options = GateOptions::default();
+    for (name, value) in [
+        ("strategy", "fixed"),
+        ("initial_rate", "20_000"),
+        ("max_rate", "20_000"),
+        ("max_in_flight", "8"),
+    ] {
+        options.set(name, value).expect("a valid setting");
+    }
+    let limiter = Limiter::builder().gate(options.build().unwrap()).build();
+    let pool = Pool::new("pool", &limiter);
+    for name in ["a", "b"] {
+        assert!(pool.add(name, "pool.example.com", ()));
+    }
+    let clock = limiter.clock().clone();
+    let (started, mut rounds) = (clock.now(), 0);
+    while clock.now().since(started) < length {
+        rounds += 1;
+        let end = clock.now() + Duration::from_secs(25);
+        let tasks: Vec<_> = (0..TASKS)
+            .map(|number| {
+                let (limiter, pool) = (limiter.clone(), pool.clone());
+                tokio::spawn(async move {
+                    let asked = ask(number % 4, &limiter, &pool, end);
+                    if number % 7 == 0 {
+                        // Given up while it waits, or just when it is admitted.
+                        let soon = Duration::from_micros(number as u64);
+                        return tokio::time::timeout(soon, asked).await.unwrap_or(true);
+                    }
+                    asked.await
+                })
+            })
+            .collect();
+        let all = async {
+            let mut done = 0;
+            for task in tasks {
+                done += usize::from(task.await.unwrap());
+            }
+            done
+        };
+        let done = tokio::time::timeout(Duration::from_secs(20), all).await;
+        assert_eq!(done, Ok(TASKS), "in round {rounds}");
+    }
+    for view in limiter.snapshot(tidegate::Sort::Admitted, 10).gates {
+        let left = (view.gate.waiting, view.gate.in_flight);
+        assert_eq!(left, (0, 0), "{} after {rounds} rounds", view.key);
+    }
 }
