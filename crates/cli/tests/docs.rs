@@ -13,6 +13,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use serde_json::Value;
+
 #[test]
 fn console_blocks_show_what_commands_print() {
     let mut findings = Vec::new();
@@ -51,6 +53,31 @@ fn every_example_is_used_by_a_document() {
         .map(|example| format!("{example}: no document uses it"))
         .collect();
     assert_none(&unused);
+}
+
+#[test]
+fn table_of_clients_is_the_last_that_was_measured() {
+    let measured = read("bench/clients.jsonl");
+    let last: Value = serde_json::from_str(measured.lines().last().unwrap()).unwrap();
+    let rows = last["clients"].as_array().unwrap().iter().map(|row| {
+        let count = |name: &str| row[name].as_u64().unwrap();
+        format!(
+            "| {} | {} | {} | {} | {:.1} s |",
+            row["client"].as_str().unwrap(),
+            count("answered"),
+            count("extra"),
+            count("refused"),
+            row["seconds"].as_f64().unwrap(),
+        )
+    });
+    let rows: Vec<String> = rows.collect();
+    let readme = read("crates/tidegate/README.md");
+    let (_, table) = readme.split_once("<!-- clients -->\n").unwrap();
+    let (table, _) = table.split_once("<!-- /clients -->").unwrap();
+    let shown: Vec<&str> = table.lines().skip(2).collect();
+    assert_eq!(shown, rows);
+    let text = format!("{} requests to five servers", last["requests"]);
+    assert!(readme.contains(&text), "{text}");
 }
 
 #[test]
