@@ -104,6 +104,7 @@ impl Limiter {
             budget,
             seeds,
             fleet,
+            ..
         } = builder;
         let hosts = Arc::new(hosts);
         let inner = Inner {
@@ -416,7 +417,7 @@ impl Limiter {
 /// Resolves to a permit that borrows nothing, see [`Limiter::acquire_owned`].
 pub type AcquireOwned = Pin<Box<dyn Future<Output = Result<Permit<'static>, Refusal>> + Send>>;
 
-/// [`Hosts::MAX_HOSTS`] patterns have their own settings already.
+/// [`Hosts::MAX_HOSTS`] hosts, keys and prefixes have their own settings already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} hosts and keys have their own settings already", Hosts::<()>::MAX_HOSTS)]
 pub struct TooManyHosts;

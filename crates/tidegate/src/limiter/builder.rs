@@ -12,7 +12,7 @@ use policy::hosts::{HostPattern, Hosts};
 use policy::random::Random;
 use policy::time::Timestamp;
 
-use super::Limiter;
+use super::{Limiter, TooManyHosts};
 use crate::clock::Clock;
 use crate::event::{Event, EventListener};
 use crate::registry::{FleetNode, Schedule};
@@ -36,6 +36,8 @@ use crate::settings::HostSettings;
 pub struct LimiterBuilder {
     pub(super) clock: Option<Clock>,
     pub(super) hosts: Hosts<HostSettings>,
+    /// Some were left out.
+    has_too_many_hosts: bool,
     pub(super) listener: Option<Arc<dyn EventListener>>,
     pub(super) budget: BudgetSettings,
     pub(super) seeds: Random,
@@ -47,6 +49,7 @@ impl LimiterBuilder {
         Self {
             clock: None,
             hosts: Hosts::new(HostSettings::default()),
+            has_too_many_hosts: false,
             listener: None,
             budget: BudgetSettings::default(),
             seeds: Random::from_seed(RandomState::new().hash_one(0)),
@@ -64,10 +67,11 @@ impl LimiterBuilder {
         Self { hosts, ..self }
     }
 
-    /// Settings for one host (`api.example.com`) or for its subdomains (`*.example.com`). Patterns
-    /// beyond [`Hosts::MAX_HOSTS`] are ignored; [`Limiter::set_host`] reports them.
+    /// Settings for one host (`api.example.com`) or for its subdomains (`*.example.com`). There may be
+    /// [`Hosts::MAX_HOSTS`] of them and of keys and prefixes together.
     pub fn host(mut self, pattern: HostPattern, settings: impl Into<HostSettings>) -> Self {
-        self.hosts.insert(pattern, settings.into());
+        let is_set = self.hosts.insert(pattern, settings.into()).is_some();
+        self.has_too_many_hosts |= !is_set;
         self
     }
 
@@ -84,7 +88,11 @@ impl LimiterBuilder {
 
     /// Replaces all settings.
     pub fn hosts(self, hosts: Hosts<HostSettings>) -> Self {
-        Self { hosts, ..self }
+        Self {
+            hosts,
+            has_too_many_hosts: false,
+            ..self
+        }
     }
 
     /// The clock to use; [`Clock::system`] by default.
@@ -151,8 +159,25 @@ impl LimiterBuilder {
     }
 
     /// Builds the limiter.
+    ///
+    /// # Panics
+    ///
+    /// If more than [`Hosts::MAX_HOSTS`] hosts, keys and prefixes have their own settings; see
+    /// [`try_build`](Self::try_build).
     pub fn build(self) -> Limiter {
-        Limiter::from_builder(self)
+        self.try_build().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Builds the limiter, for settings that a program does not know in advance.
+    ///
+    /// # Errors
+    ///
+    /// If more than [`Hosts::MAX_HOSTS`] hosts, keys and prefixes have their own settings.
+    pub fn try_build(self) -> Result<Limiter, TooManyHosts> {
+        match self.has_too_many_hosts {
+            true => Err(TooManyHosts),
+            false => Ok(Limiter::from_builder(self)),
+        }
     }
 }
 

@@ -4,9 +4,12 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
+use policy::hosts::{HostPattern, Hosts};
 use policy::time::Timestamp;
 use tidegate::event::Event;
-use tidegate::{Ask, HostSettings, Limiter, ManualClock, Reason};
+use tidegate::{
+    Ask, GateSettings, HostSettings, Limiter, LimiterBuilder, ManualClock, Reason, TooManyHosts,
+};
 
 use crate::support::{Caller, KEY, limiter, load, ok, secs, settings};
 
@@ -152,4 +155,39 @@ fn waits_once_for_a_duplicate_key() {
     assert!(caller.poll().is_pending());
     clock.advance(secs(1));
     assert!(matches!(caller.poll(), Poll::Ready(Ok(_))));
+}
+
+#[test]
+fn settings_for_too_many_keys_are_an_error_and_change_nothing() {
+    let own = || GateSettings::fixed(5.0);
+    let full = |keys: usize| {
+        let mut hosts = Hosts::new(HostSettings::default());
+        for number in 0..keys {
+            let pattern = HostPattern::key(&format!("account:{number}"));
+            hosts.insert(pattern, own().into()).unwrap();
+        }
+        Limiter::builder().hosts(hosts)
+    };
+    let max = Hosts::<()>::MAX_HOSTS;
+    let limiter = full(max - 1).key("account:last", own()).build();
+    assert_eq!(limiter.set_key("account:more", own()), Err(TooManyHosts));
+    assert_eq!(limiter.set_key_prefix("user:", own()), Err(TooManyHosts));
+    let rate = |key: &str| limiter.settings(key).gate.initial_rate();
+    assert_eq!((rate("account:last"), rate("account:more")), (5.0, 2.0));
+    assert_eq!(
+        limiter.set_key("account:0", GateSettings::fixed(7.0)),
+        Ok(())
+    );
+    assert!(rate("account:0") > 6.9);
+
+    let add: [fn(LimiterBuilder) -> LimiterBuilder; 3] = [
+        |builder| builder.key("account:more", GateSettings::fixed(5.0)),
+        |builder| builder.key_prefix("user:", GateSettings::fixed(5.0)),
+        |builder| builder.host("*.example.com".parse().unwrap(), GateSettings::fixed(5.0)),
+    ];
+    let builder = full(max);
+    for add in add {
+        let built = add(builder.clone()).try_build();
+        assert_eq!(built.err(), Some(TooManyHosts));
+    }
 }
