@@ -283,6 +283,92 @@ mod tests {
     use crate::clock::ManualClock;
     use crate::limiter::Limiter;
 
+    /// One event of each kind, in the order of their definition.
+    #[cfg(any(feature = "metrics", feature = "tracing"))]
+    pub(super) fn one_of_each() -> Vec<Event<'static>> {
+        let (key, pool, endpoint) = ("api.example.com", "llm", "a");
+        let (until, reason) = (Timestamp::from_secs(1), Reason::Rate);
+        let (sent, delay) = (1, Duration::from_secs(1));
+        let (latency, waited, after) = (delay, delay, delay);
+        vec![
+            Event::Waiting {
+                key,
+                reason,
+                until: Some(until),
+            },
+            Event::Admitted {
+                key,
+                waited,
+                is_probe: false,
+            },
+            Event::Refused {
+                key,
+                reason,
+                until: None,
+            },
+            Event::Settled {
+                key,
+                verdict: Some(Verdict::Success),
+                latency,
+            },
+            Event::Abandoned { key },
+            Event::RateChanged {
+                key,
+                from: 1.0,
+                to: 2.0,
+                why: Why::Settings,
+            },
+            Event::HoldStarted {
+                key,
+                until,
+                source: Source::RetryAfter,
+            },
+            Event::BreakerOpened { key, until: None },
+            Event::BreakerClosed { key },
+            Event::GateOverridden {
+                key,
+                change: GateOverride::Release,
+            },
+            Event::RetryScheduled {
+                key,
+                sent,
+                delay,
+                reason: ResendReason::Verdict(Verdict::Overloaded),
+            },
+            Event::Hedged { key, after },
+            Event::HedgeWon { key },
+            Event::Failed {
+                key,
+                sent,
+                reason: TerminalReason::Exhausted,
+            },
+            Event::Refreshed {
+                credential: "crm",
+                succeeded: true,
+            },
+            Event::EndpointPaused {
+                pool,
+                endpoint,
+                until,
+                errors: 1,
+                source: Source::Assumed,
+            },
+            Event::EndpointDisabled {
+                pool,
+                endpoint,
+                why: Disabled::Person,
+            },
+            Event::EndpointEnabled { pool, endpoint },
+            Event::OperationEnded {
+                id: "1",
+                kind: "default",
+                destination: key,
+                state: OperationState::Completed,
+                sent,
+            },
+        ]
+    }
+
     /// Keeps the names of events.
     #[derive(Clone, Default)]
     struct Names {

@@ -183,6 +183,44 @@ mod tests {
     }
 
     #[test]
+    fn registers_exactly_the_names_and_labels_of_the_table() {
+        let registered = Registered::default();
+        metrics::with_local_recorder(&registered, || {
+            for event in super::super::tests::one_of_each() {
+                MetricsListener::new()
+                    .with_keys()
+                    .on_event(Timestamp::ZERO, &event);
+            }
+        });
+        let mut registered = registered.0.lock().unwrap().clone();
+        registered.sort();
+        let expected = [
+            "tidegate_attempts_total success api.example.com",
+            "tidegate_backoff_delay_seconds api.example.com",
+            "tidegate_breaker_opened_total api.example.com",
+            "tidegate_calls_failed_total exhausted api.example.com",
+            "tidegate_endpoint_disabled_total llm a",
+            "tidegate_endpoint_paused_total llm a",
+            "tidegate_gate_latency_seconds api.example.com",
+            "tidegate_hedges_total api.example.com",
+            "tidegate_hedges_won_total api.example.com",
+            "tidegate_holds_total api.example.com",
+            "tidegate_refusals_total rate api.example.com",
+            "tidegate_retries_total api.example.com",
+            "tidegate_wait_seconds api.example.com",
+        ];
+        assert_eq!(registered, expected);
+        let (table, _) = include_str!("metrics.rs").split_once("```").unwrap();
+        let mut documented: Vec<&str> = table
+            .split('`')
+            .filter(|word| word.starts_with("tidegate_"))
+            .collect();
+        documented.sort_unstable();
+        let names = expected.map(|text| text.split(' ').next().unwrap());
+        assert_eq!(documented, names);
+    }
+
+    #[test]
     fn counts_by_verdict_and_by_key_only_if_asked() {
         let plain = [
             "tidegate_wait_seconds",

@@ -166,6 +166,23 @@ mod tests {
     }
 
     #[test]
+    fn each_event_has_its_level_and_its_name() {
+        let texts = Arc::default();
+        let collector = Collector(Level::TRACE, Arc::clone(&texts));
+        tracing::subscriber::with_default(collector, || {
+            for event in super::super::tests::one_of_each() {
+                TracingListener.on_event(Timestamp::ZERO, &event);
+            }
+        });
+        let expected = "TRACE waiting, TRACE admitted, TRACE refused, TRACE settled, \
+            TRACE abandoned, TRACE rate_changed, WARN hold_started, WARN breaker_opened, \
+            WARN breaker_closed, WARN gate_overridden, INFO retry_scheduled, INFO hedged, \
+            INFO hedge_won, WARN failed, INFO refreshed, WARN endpoint_paused, \
+            WARN endpoint_disabled, INFO endpoint_enabled, INFO operation_ended";
+        assert_eq!(texts.lock().unwrap().join(", "), expected);
+    }
+
+    #[test]
     fn levels_follow_what_happened_and_single_asks_need_trace() {
         assert_eq!(emitted(Level::INFO), ["WARN hold_started"]);
         let all = emitted(Level::TRACE);
