@@ -451,6 +451,10 @@ impl<'a, E> CallState<'a, E> {
     pub(super) fn apply_step(&mut self, step: Step) -> Next {
         match step {
             Step::Done => Next::Done,
+            // Past the end of the clock: it would come at once, again and again.
+            Step::SendAt { at, .. } if at == Timestamp::MAX => {
+                Next::Failed(TerminalReason::Expired)
+            }
             Step::SendAt {
                 at,
                 delay,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use policy::time::{Timestamp, WallTime};
 use tidegate::clock::{TimeSource, WakeGuard};
-use tidegate::{Clock, Limiter, ManualClock};
+use tidegate::{Ask, AttemptResult, Clock, Limiter, ManualClock, Outcome, Permit};
 
 use crate::support::{Caller, KEY, Woken, limiter, millis, ok, secs, sender, settings};
 
@@ -378,4 +378,141 @@ fn ask_that_is_granted_at_once_reads_the_clock_once() {
     assert_eq!(read_by(&mut waits), 1);
     let throttled = limiter.snapshot(tidegate::Sort::Key, 0).totals.throttled;
     assert_eq!(throttled, 0, "none of them waited");
+}
+
+/// What the ten asks of a scenario came to in twenty seconds, advanced in steps of `step`: admitted,
+/// refused for their deadline, still waiting; and the rate of the gate.
+fn after_twenty_seconds(scenario: &Scenario, step: Duration) -> ([usize; 3], f64) {
+    let (clock, limiter) = limiter(scenario.settings);
+    let _held = (scenario.prepare)(&limiter);
+    let asks = (1..=10).map(|number| {
+        let ask = Ask::new(KEY).within(secs(number) + millis(50));
+        Caller::new(limiter.acquire(ask))
+    });
+    let mut callers: Vec<_> = asks.collect();
+    let (mut admitted, mut refused) = (Vec::new(), 0);
+    let end = clock.clock().now() + secs(20);
+    loop {
+        callers.retain_mut(|caller| match caller.poll() {
+            Poll::Ready(Ok(permit)) => {
+                admitted.push(permit);
+                false
+            }
+            Poll::Ready(Err(_)) => {
+                refused += 1;
+                false
+            }
+            Poll::Pending => true,
+        });
+        if clock.clock().now() >= end {
+            break;
+        }
+        clock.advance(step);
+    }
+    let gate = limiter.gate(KEY).expect("a gate in use is kept").gate;
+    ([admitted.len(), refused, callers.len()], gate.rate)
+}
+
+struct Scenario {
+    name: &'static str,
+    settings: &'static [(&'static str, &'static str)],
+    /// What happens before; the permits are held.
+    prepare: fn(&Limiter) -> Vec<Permit<'_>>,
+    /// How many are admitted.
+    admitted: usize,
+}
+
+#[test]
+fn long_advance_over_deadlines_holds_and_probes_is_like_small_steps() {
+    fn settle(limiter: &Limiter, outcomes: &[Outcome]) {
+        for outcome in outcomes {
+            limiter.try_acquire(KEY).unwrap().settle(outcome);
+        }
+    }
+    let scenarios = [
+        Scenario {
+            name: "deadlines behind an attempt in flight",
+            settings: &[("max_in_flight", "1")],
+            prepare: |limiter| vec![limiter.try_acquire(KEY).unwrap()],
+            admitted: 0,
+        },
+        Scenario {
+            name: "a hold of five seconds",
+            settings: &[("strategy", "fixed"), ("initial_rate", "10")],
+            prepare: |limiter| {
+                settle(limiter, &[Outcome::throttled(millis(40), Some(secs(5)))]);
+                Vec::new()
+            },
+            admitted: 6,
+        },
+        Scenario {
+            name: "an open breaker, and its three probes",
+            settings: &[
+                ("strategy", "fixed"),
+                ("initial_rate", "1000"),
+                ("open_first", "4s"),
+                ("consecutive_failures", "1"),
+            ],
+            prepare: |limiter| {
+                settle(limiter, &[Outcome::overloaded(millis(40))]);
+                Vec::new()
+            },
+            admitted: 3,
+        },
+        Scenario {
+            name: "a learned rate",
+            settings: &[("initial_rate", "0.5")],
+            prepare: |limiter| {
+                settle(limiter, &[ok()]);
+                Vec::new()
+            },
+            admitted: 6,
+        },
+    ];
+    for scenario in scenarios {
+        let small = after_twenty_seconds(&scenario, millis(50));
+        let long = after_twenty_seconds(&scenario, secs(20));
+        assert_eq!(small, long, "{}", scenario.name);
+        assert_eq!(small.0[0], scenario.admitted, "{}", scenario.name);
+    }
+}
+
+#[test]
+fn clock_at_the_end_of_time_does_not_hang() {
+    struct Ended;
+
+    impl TimeSource for Ended {
+        fn now(&self) -> Timestamp {
+            Timestamp::MAX
+        }
+
+        fn wall(&self) -> WallTime {
+            WallTime::from_unix_millis(i64::MAX)
+        }
+
+        fn wake_at(&self, _: Timestamp, _: Waker) -> WakeGuard {
+            Box::new(())
+        }
+    }
+
+    let (done, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let limiter = Limiter::builder().clock(Clock::custom(Ended)).build();
+        for wait in [None, Some(secs(7))] {
+            if let Poll::Ready(Ok(permit)) = Caller::new(limiter.acquire(KEY)).poll() {
+                permit.settle(&Outcome::throttled(millis(40), wait));
+            }
+            let mut waiting = Caller::new(limiter.acquire(KEY));
+            let _ = waiting.poll();
+            let _ = limiter.try_acquire(KEY);
+            limiter.evict_idle();
+            let _ = limiter.clock().wall_at(Timestamp::ZERO);
+        }
+        let call = limiter.call(KEY).within(secs(1));
+        let run = call.run(async |attempt| AttemptResult::new((), attempt.status(502)));
+        let mut run = pin!(run);
+        let _ = run.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        done.send(())
+    });
+    assert_eq!(ended.recv_timeout(secs(20)), Ok(()));
 }
