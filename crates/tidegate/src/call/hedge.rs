@@ -19,7 +19,7 @@ use crate::pool::Endpoint;
 
 /// The result of an attempt, without a value if it ended without one. `Err` if the result is unknown
 /// and the call is over.
-pub(super) type Ended<T> = Result<AttemptResult<Option<T>>, TerminalReason>;
+pub(super) type AttemptEnd<T> = Result<AttemptResult<Option<T>>, TerminalReason>;
 
 /// An attempt under way.
 pub(super) struct Running<'a, E> {
@@ -82,7 +82,7 @@ impl<'a, E> CallState<'a, E> {
         this: Attempt,
         first: Running<'a, E>,
         attempt: &mut impl FnMut(Attempt, Option<Arc<Endpoint<E>>>) -> F,
-    ) -> (Running<'a, E>, Ended<R::Value>)
+    ) -> (Running<'a, E>, AttemptEnd<R::Value>)
     where
         R: IntoAttemptResult,
         F: Future<Output = R>,
@@ -175,7 +175,7 @@ impl<'a, E> CallState<'a, E> {
     }
 
     /// Returns the permit of the attempt that was dropped.
-    fn drop_other<T>(&mut self, other: Running<'a, E>, ended: &Ended<T>) {
+    fn drop_other<T>(&mut self, other: Running<'a, E>, ended: &AttemptEnd<T>) {
         if ended.is_err() {
             // The call is over for another reason than a response.
             return;
@@ -188,7 +188,7 @@ impl<'a, E> CallState<'a, E> {
     }
 
     /// Counts the result if it is that of a second attempt and a success.
-    fn count_if_won<T>(&self, is_second: bool, running: &Running<'a, E>, ended: &Ended<T>) {
+    fn count_if_won<T>(&self, is_second: bool, running: &Running<'a, E>, ended: &AttemptEnd<T>) {
         let is_success = |result: &AttemptResult<Option<T>>| {
             result.outcome.is_some() && matches!(result.verdict, None | Some(Verdict::Success))
         };

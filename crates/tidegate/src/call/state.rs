@@ -15,7 +15,7 @@ use policy::random::Random;
 use policy::time::Timestamp;
 
 use super::attempt::FailedAttempt;
-use super::hedge::{Ended, Running};
+use super::hedge::{AttemptEnd, Running};
 use super::{
     AttemptResult, BoxError, Call, CallDecision, CallError, CallResult, IntoAttemptResult, Trail,
     Watcher,
@@ -301,7 +301,7 @@ impl<'a, E> CallState<'a, E> {
         &mut self,
         ended: Option<R>,
         running: &Running<'a, E>,
-    ) -> Ended<R::Value> {
+    ) -> AttemptEnd<R::Value> {
         self.error = None;
         let latency = || self.limiter.clock().now().since(running.started);
         let error = match ended.map(IntoAttemptResult::into_attempt_result) {

@@ -113,7 +113,7 @@ impl Shard {
     pub(crate) fn serve_due(&mut self, now: Timestamp, tasks: TasksRun, wakers: &mut Vec<Waker>) {
         self.forfeit(now, tasks, wakers);
         while let Some(&(at, index)) = self.due.first() {
-            // What is due at the end of time would be due again for ever.
+            // What is due at the end of time would be due again and again.
             if at > now || at == Timestamp::MAX {
                 return;
             }
