@@ -42,6 +42,16 @@ impl Limiter {
             // Boxed, because it is rare and would enlarge every other future.
             return Box::pin(self.wait_for_all(ask, delayed)).await;
         }
+        // Most asks end here, without a wait.
+        if self.is_quick() {
+            let now = self.inner.clock.now();
+            if let Some((mut shard, location)) = self.inner.registry.find(ask.key)
+                && let Some(permit) = shard.acquire_at_once(location.slot, ask.cost, now)
+            {
+                drop(shard);
+                return Ok(Permit::new(self, location, permit));
+            }
+        }
         let mut wait = self.wait(ask.key, ask);
         let decision = (&mut wait).await;
         *delayed = wait.delayed;
