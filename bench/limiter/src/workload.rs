@@ -2,11 +2,13 @@
 
 use std::hint::black_box;
 use std::mem;
+use std::pin::pin;
 use std::process::ExitCode;
+use std::task::{Context, Poll, Waker};
 
 use crate::contender::{Contender, warm_up};
 use crate::keys::walk;
-use crate::ours::Ours;
+use crate::ours::{Ours, outcome};
 use crate::peers::{Governor, GovernorFailsafe, GovernorRecloser};
 use crate::pools::PoolOf;
 use crate::report;
@@ -25,6 +27,7 @@ pub(crate) fn run(name: &str, keys: &str, attempts: &str) -> ExitCode {
         "adaptive" => play(&Ours::new("adaptive"), &walk, attempts),
         "aimd" => play(&Ours::new("aimd"), &walk, attempts),
         "fixed" => play(&Ours::new("fixed"), &walk, attempts),
+        "awaited" => play(&Awaited(Ours::new("adaptive")), &walk, attempts),
         "governor" => play(&Governor::new(), &walk, attempts),
         "governor+failsafe" => play(&GovernorFailsafe::new(), &walk, attempts),
         "governor+recloser" => play(&GovernorRecloser::new(), &walk, attempts),
@@ -61,6 +64,24 @@ impl Contender for Acquire {
                 true
             }
             Err(_) => false,
+        }
+    }
+}
+
+/// An attempt whose ask may wait, and need not.
+struct Awaited(Ours);
+
+impl Contender for Awaited {
+    #[inline]
+    fn attempt(&self, key: &String) -> bool {
+        let mut context = Context::from_waker(Waker::noop());
+        let acquire = pin!(self.0.limiter().acquire(key));
+        match acquire.poll(&mut context) {
+            Poll::Ready(Ok(permit)) => {
+                permit.settle(&outcome());
+                true
+            }
+            Poll::Ready(Err(_)) | Poll::Pending => false,
         }
     }
 }
