@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tidegate::fleet::{Claim, Ledger, NodeId, Notice, Reply, SharedCall, SharedGates};
 use tidegate::hint::{Hint, Source};
-use tidegate::{Clock, Limiter, Outcome, Timestamp};
+use tidegate::{BreakerState, Clock, Limiter, Outcome, Timestamp};
 use tokio::time::sleep;
 
 const KEY: &str = "api.example.com";
@@ -65,6 +65,10 @@ impl Store {
 struct Upstream {
     state: Mutex<(f64, Timestamp, Vec<Timestamp>)>,
     refused: AtomicU32,
+    /// It answers 502 to everything.
+    is_broken: AtomicBool,
+    /// It did once, so that asks fail.
+    has_broken: AtomicBool,
 }
 
 impl Upstream {
@@ -72,12 +76,15 @@ impl Upstream {
         Self {
             state: Mutex::new((10.0, Timestamp::ZERO, Vec::new())),
             refused: AtomicU32::new(0),
+            is_broken: AtomicBool::new(false),
+            has_broken: AtomicBool::new(false),
         }
     }
 
     async fn send(&self, clock: &Clock) -> Outcome {
         sleep(Duration::from_millis(10)).await;
         let status = match self.accepts(clock.now()) {
+            _ if self.is_broken.load(Ordering::Relaxed) => 502,
             true => 200,
             false => 429,
         };
@@ -168,7 +175,12 @@ fn load(node: &Node, upstream: &Arc<Upstream>, count: usize) {
         let accepted = Arc::clone(&node.accepted);
         tokio::spawn(async move {
             loop {
-                let permit = limiter.acquire(KEY).await.expect("no ask fails");
+                let Ok(permit) = limiter.acquire(KEY).await else {
+                    // Only an open breaker refuses.
+                    assert!(upstream.has_broken.load(Ordering::Relaxed));
+                    sleep(Duration::from_millis(100)).await;
+                    continue;
+                };
                 let outcome = upstream.send(limiter.clock()).await;
                 if permit.settle(&outcome) == Some(tidegate::Verdict::Success) {
                     accepted.fetch_add(1, Ordering::Relaxed);
@@ -353,6 +365,84 @@ async fn nodes_continue_with_their_shares_while_the_store_is_silent() {
     assert!((2000..=2600).contains(&after), "{after}");
     let worst = upstream.worst_ten_seconds(55);
     assert!(worst <= 1050, "{worst}");
+}
+
+/// Eight nodes with load, and an upstream that broke until the breaker of the fleet was Open.
+async fn open_breaker(store: &Arc<Store>, upstream: &Arc<Upstream>, clock: &Clock) -> Vec<Node> {
+    let nodes: Vec<Node> = (1..=8).map(|it| node(it, store, clock)).collect();
+    nodes.iter().for_each(|node| load(node, upstream, 5));
+    sleep(Duration::from_secs(20)).await;
+    upstream.is_broken.store(true, Ordering::Relaxed);
+    upstream.has_broken.store(true, Ordering::Relaxed);
+    for _ in 0..600 {
+        if nodes.iter().all(|it| breaker(it) == BreakerState::Open) {
+            return nodes;
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+    panic!("the breaker of the fleet is Open");
+}
+
+fn breaker(node: &Node) -> BreakerState {
+    node.limiter.gate(KEY).unwrap().gate.breaker
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_probe_on_their_own_while_the_store_is_silent() {
+    let (store, upstream, clock) = (
+        Arc::new(Store::default()),
+        Arc::new(Upstream::new()),
+        Clock::tokio(),
+    );
+    let nodes = open_breaker(&store, &upstream, &clock).await;
+    store.is_silent.store(true, Ordering::Relaxed);
+    sleep(Duration::from_secs(3)).await;
+    let from = clock.now().as_nanos() / 1_000_000_000;
+    sleep(Duration::from_secs(60)).await;
+    let probes = upstream.sent(from..from + 60);
+    // One node alone would send 15, one after each open time of 4 s.
+    assert!((4..=30).contains(&probes), "{probes} probes in a minute");
+    // A probe closes only the breaker of its node.
+    upstream.is_broken.store(false, Ordering::Relaxed);
+    sleep(Duration::from_secs(180)).await;
+    let states: Vec<_> = nodes.iter().map(breaker).collect();
+    assert_eq!(states, [BreakerState::Closed; 8]);
+    let from = clock.now().as_nanos() / 1_000_000_000;
+    sleep(Duration::from_secs(30)).await;
+    let sent = upstream.sent(from..from + 30);
+    assert!((600..=3100).contains(&sent), "{sent} in 30 s");
+    store.is_silent.store(false, Ordering::Relaxed);
+    sleep(Duration::from_secs(20)).await;
+    let states: Vec<_> = nodes.iter().map(breaker).collect();
+    assert_eq!(states, [BreakerState::Closed; 8], "so does the fleet's");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_fleet_trips_probes_with_one_request_and_closes() {
+    let (store, upstream, clock) = (
+        Arc::new(Store::default()),
+        Arc::new(Upstream::new()),
+        Clock::tokio(),
+    );
+    let nodes = open_breaker(&store, &upstream, &clock).await;
+    // What was on its way arrives.
+    sleep(Duration::from_millis(200)).await;
+    let opened = clock.now();
+    let mut sent = Vec::new();
+    for _ in 0..300 {
+        sleep(Duration::from_millis(100)).await;
+        let state = upstream.state.lock().unwrap();
+        sent = state.2.iter().filter(|at| **at > opened).copied().collect();
+    }
+    // After open times of 1 s up to 4 s there is one probe each.
+    assert!((5..=12).contains(&sent.len()), "{sent:?}");
+    let apart = sent.windows(2).map(|pair| pair[1].since(pair[0]));
+    let least = apart.min().unwrap();
+    assert!(least >= Duration::from_millis(1500), "{sent:?}");
+    upstream.is_broken.store(false, Ordering::Relaxed);
+    sleep(Duration::from_secs(40)).await;
+    let states: Vec<_> = nodes.iter().map(breaker).collect();
+    assert_eq!(states, [BreakerState::Closed; 8]);
 }
 
 #[tokio::test(start_paused = true)]

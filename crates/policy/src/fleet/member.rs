@@ -12,7 +12,7 @@ use super::{
     BreakerReply, Call, Claim, Left, NodeId, Notice, ProbeResult, Refusal, RefusalKind, Reply,
     SharedSettings, Trip,
 };
-use crate::breaker::BreakerState;
+use crate::breaker::{BreakerState, OPEN_GROWTH};
 use crate::gate::{External, ExternalBreaker, Gate, GateOverride, Permit};
 use crate::outcome::{Outcome, UpstreamResponse, Verdict};
 use crate::random::Random;
@@ -87,6 +87,11 @@ struct Degraded {
     /// The part of the share that is used, after refusals.
     cut: f64,
     cut_at: Timestamp,
+    /// The breaker of the fleet as this node continues with it: when it may next try to probe, the next
+    /// open time, and how many probes have succeeded.
+    try_at: Timestamp,
+    open_time: Duration,
+    successes: u8,
 }
 
 /// What a member knows, for display.
@@ -160,7 +165,7 @@ impl Member {
         member.overrides = claim.overrides;
         member.is_isolated = claim.is_isolated;
         member.heard_at = Some(now);
-        member.begin_degraded(now);
+        member.begin_degraded(settings, now);
         member.pace(settings, now);
         member
     }
@@ -219,7 +224,7 @@ impl Member {
         };
         let is_present = self.external.epoch_of(permit.number()) == self.external.epoch();
         if self.external.end_probe(permit.number()) {
-            self.end_probe(outcome, verdict);
+            self.end_probe(settings, outcome, verdict, now);
         }
         self.note_left(permit, outcome, verdict, now);
         let strategy = settings.controller.strategy;
@@ -262,6 +267,9 @@ impl Member {
         if self.external.end_probe(permit.number()) {
             self.feedback.probe = Some(ProbeResult::Unknown);
             self.calls.is_urgent = true;
+            if self.degraded.is_some() {
+                self.external.breaker = ExternalBreaker::HalfOpen { may_probe: true };
+            }
         }
     }
 
@@ -538,9 +546,10 @@ impl Member {
     /// the node is degraded.
     pub fn tick(&mut self, settings: &SharedSettings, now: Timestamp) -> bool {
         if self.degraded.is_none() && self.is_silent(settings, now) {
-            self.begin_degraded(now);
+            self.begin_degraded(settings, now);
         }
         if self.degraded.is_some() {
+            self.try_to_probe(settings, now);
             self.pace(settings, now);
         }
         self.degraded.is_some()
@@ -644,15 +653,23 @@ impl Member {
         self.calls.is_urgent = true;
     }
 
-    fn end_probe(&mut self, outcome: &Outcome, verdict: Option<Verdict>) {
-        self.feedback.probe = Some(match verdict {
+    fn end_probe(
+        &mut self,
+        settings: &SharedSettings,
+        outcome: &Outcome,
+        verdict: Option<Verdict>,
+        now: Timestamp,
+    ) {
+        let result = match verdict {
             Some(Verdict::Success) => ProbeResult::Succeeded,
             Some(Verdict::Overloaded | Verdict::Unreachable) if !outcome.is_directed() => {
                 ProbeResult::Failed
             }
             _ => ProbeResult::Unknown,
-        });
+        };
+        self.feedback.probe = Some(result);
         self.calls.is_urgent = true;
+        self.end_degraded_probe(settings, result, now);
     }
 
     fn note_left(
@@ -809,16 +826,69 @@ impl Member {
     }
 
     /// Nodes that pace themselves must not start together.
-    fn begin_degraded(&mut self, now: Timestamp) {
+    fn begin_degraded(&mut self, settings: &SharedSettings, now: Timestamp) {
         self.degraded = Some(Degraded {
             since: self.heard_at.unwrap_or(self.created_at),
             sent: 0,
             cut: 1.0,
             cut_at: now,
+            try_at: now,
+            open_time: settings.fleet.open_first,
+            successes: 0,
         });
         self.external.set_rate_cap(MIN_DEGRADED_RATE, 1.0, now);
         let phase = self.calls.jitter.unit();
         self.external.delay_tokens(phase);
+    }
+
+    /// Without the store, a breaker of the fleet that is not Closed would never close. Each node tries as
+    /// often as one node alone would, and one in `active` tries is a probe: together they send no more.
+    fn try_to_probe(&mut self, settings: &SharedSettings, now: Timestamp) {
+        let Some(degraded) = &mut self.degraded else {
+            return;
+        };
+        let is_due = match self.external.breaker {
+            ExternalBreaker::Closed => false,
+            ExternalBreaker::Open { until } => until <= now,
+            ExternalBreaker::HalfOpen { may_probe } => !may_probe && !self.external.is_probing(),
+        };
+        if !is_due || now < degraded.try_at {
+            return;
+        }
+        let may_probe = self.calls.jitter.below(self.active.into()) == 0;
+        self.external.breaker = ExternalBreaker::HalfOpen { may_probe };
+        if !may_probe {
+            // Perhaps another node probes and fails.
+            degraded.try_at = now + degraded.next_open_time(settings);
+        }
+    }
+
+    /// The store does not learn of this probe, or too late: the breaker follows it here.
+    fn end_degraded_probe(
+        &mut self,
+        settings: &SharedSettings,
+        result: ProbeResult,
+        now: Timestamp,
+    ) {
+        let Some(degraded) = &mut self.degraded else {
+            return;
+        };
+        self.external.breaker = match result {
+            ProbeResult::Unknown => ExternalBreaker::HalfOpen { may_probe: true },
+            ProbeResult::Failed => {
+                let until = now + degraded.next_open_time(settings);
+                degraded.try_at = until;
+                degraded.successes = 0;
+                ExternalBreaker::Open { until }
+            }
+            ProbeResult::Succeeded => {
+                degraded.successes += 1;
+                match degraded.successes >= settings.fleet.half_open_probes {
+                    true => ExternalBreaker::Closed,
+                    false => ExternalBreaker::HalfOpen { may_probe: true },
+                }
+            }
+        };
     }
 
     fn is_silent(&self, settings: &SharedSettings, now: Timestamp) -> bool {
@@ -851,6 +921,16 @@ impl Member {
             }
             _ => self.owner = Some(Box::new(Owner::new(settings, ownership, reply, now))),
         }
+    }
+}
+
+impl Degraded {
+    /// How long the breaker is open now; the next time it is longer.
+    fn next_open_time(&mut self, settings: &SharedSettings) -> Duration {
+        let open_time = self.open_time;
+        let longer = open_time.mul_f64(OPEN_GROWTH);
+        self.open_time = longer.min(settings.fleet.open_for);
+        open_time
     }
 }
 
