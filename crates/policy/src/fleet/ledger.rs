@@ -190,6 +190,7 @@ impl Ledger {
         now: Timestamp,
     ) -> (Reply, Option<Notice>) {
         let now = micros_since_origin(now);
+        self.follow_clock(now);
         let before = (self.epoch, self.hold);
         self.take_claim(settings, call, now);
         self.take_back(settings, node, call, now);
@@ -247,6 +248,43 @@ impl Ledger {
     /// The sum of all shares.
     pub fn issued(&self) -> f64 {
         self.leases.values().map(|lease| lease.share).sum()
+    }
+
+    /// The clock was set back, or another server took over whose clock is behind: the time since the last
+    /// call is not known, and counts as none. Otherwise nothing would be sent and no lease would run out
+    /// until the clock is where it was.
+    fn follow_clock(&mut self, now: f64) {
+        if now >= self.touched - MAX_BACK {
+            return;
+        }
+        let by = now - self.touched;
+        let [one, two, three] = &mut self.breaker.trips;
+        let times = [
+            &mut self.line,
+            &mut self.last,
+            &mut self.hold,
+            &mut self.blind_until,
+            &mut self.owner_until,
+            &mut self.totals.refused_at,
+            &mut self.shares.counted,
+            &mut self.quota.until,
+            &mut self.quota.used_up_until,
+            &mut self.breaker.until,
+            &mut one.1,
+            &mut two.1,
+            &mut three.1,
+            &mut self.breaker.probe_until,
+            &mut self.touched,
+            &mut self.born,
+            &mut self.learn_until,
+        ];
+        for time in times {
+            *time += by;
+        }
+        for lease in self.leases.values_mut() {
+            lease.until += by;
+            lease.granted += by;
+        }
     }
 
     fn take_claim(&mut self, settings: &FleetSettings, call: &Call, now: f64) {
@@ -752,6 +790,8 @@ fn whole(number: f64) -> u32 {
 /// A single request is lost, or its node is, if there is no result after this.
 const BLIND_LOST: f64 = 5_000_000.0;
 const SECOND: f64 = 1_000_000.0;
+/// A clock that is back by less does no harm: it is soon where it was.
+const MAX_BACK: f64 = 1_000_000.0;
 /// Between send times that are closer than this, a change of the rate need not be felt at once.
 const SLOW_STEP: f64 = 500_000.0;
 /// While demand is below this share of the rate, nodes pace themselves.

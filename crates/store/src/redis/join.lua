@@ -19,7 +19,8 @@ local others = 0
 local entries = redis.call('HGETALL', nodes)
 for i = 1, #entries, 2 do
   local seen = tonumber(string.match(entries[i + 1], '^%d+')) or 0
-  if now - seen > tonumber(present_for) then
+  -- The clock may have been set back since.
+  if math.abs(now - seen) > tonumber(present_for) then
     redis.call('HDEL', nodes, entries[i])
   elseif entries[i] ~= node then
     others = others + 1

@@ -23,7 +23,6 @@ fn script_answers_and_publishes_what_its_model_does() {
     }
 }
 
-/// Two seconds of calls.
 const HISTORIES: u64 = 60;
 
 async fn compare(redis: &PrivateRedis, seed: u64) {
@@ -51,6 +50,10 @@ async fn compare(redis: &PrivateRedis, seed: u64) {
             1 => 0,
             _ => random.below(120_000),
         };
+        if random.below(15) == 0 {
+            // The clock is set back.
+            now -= random.below(3) * random.below(5_000_000);
+        }
         let number = usize::try_from(random.below(3)).unwrap();
         let node = NodeId(u64::try_from(number).unwrap() + 1);
         let server = &mut nodes[number];

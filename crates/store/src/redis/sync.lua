@@ -99,16 +99,24 @@ local function read_header(key, call)
 end
 
 local function write_header(key, header)
-  local values = {}
+  local expiry, values = EXPIRY, {}
+  if header.hold > now then
+    expiry = EXPIRY + math.ceil((header.hold - now) / SECOND)
+    redis.call('EXPIRE', key.record, expiry)
+  end
   for i, name in ipairs(HEADER) do
     values[i] = header[name]
   end
-  redis.call('SET', key, struct.pack(HEADER_FORMAT, unpack(values)), 'EX', EXPIRY)
+  redis.call('SET', key.header, struct.pack(HEADER_FORMAT, unpack(values)), 'EX', expiry)
 end
 
 local function unpack_lease(packed)
   local demand, share, until_, granted = struct.unpack('<dddd', packed)
   return { demand = demand, share = share, until_ = until_, granted = granted }
+end
+
+local function pack_lease(lease)
+  return struct.pack('<dddd', lease.demand, lease.share, lease.until_, lease.granted)
 end
 
 local function read_lease(leases)
@@ -124,6 +132,28 @@ local function close_breaker(h, call)
   end
   h.probe_until = 0
   h.successes = 0
+end
+
+local TIMES = {
+  'line', 'last', 'hold', 'blind_until', 'owner_until', 'refused_at', 'counted', 'quota_until', 'quota_used_up_until',
+  'open_until', 'tripped_1', 'tripped_2', 'tripped_3', 'probe_until', 'touched', 'born', 'learn_until',
+}
+
+-- The clock was set back, or this server took over from one whose clock is ahead.
+local function follow_clock(h, key)
+  if now >= h.touched - SECOND then
+    return
+  end
+  local by = now - h.touched
+  for _, name in ipairs(TIMES) do
+    h[name] = h[name] + by
+  end
+  local entries = redis.call('HGETALL', key.leases)
+  for i = 1, #entries, 2 do
+    local lease = unpack_lease(entries[i + 1])
+    lease.until_, lease.granted = lease.until_ + by, lease.granted + by
+    redis.call('HSET', key.leases, entries[i], pack_lease(lease))
+  end
 end
 
 local function take_claim(h, call, key)
@@ -337,7 +367,6 @@ local function present_leases(key)
     end
   end
   table.sort(leases, function(one, other) return one.node < other.node end)
-  redis.call('EXPIRE', key.leases, EXPIRY)
   return leases
 end
 
@@ -521,6 +550,7 @@ end
 
 local function sync(key, call)
   local h = read_header(key.header, call)
+  follow_clock(h, key)
   key.lease = read_lease(key.leases)
   local epoch, hold = h.epoch, h.hold
   take_claim(h, call, key)
@@ -545,8 +575,9 @@ local function sync(key, call)
   local state, open_for = probe(h, call)
   local slots, next_, is_free = reserve(h, call, lease, share)
   h.touched = now
-  write_header(key.header, h)
-  redis.call('HSET', key.leases, node, doubles(lease.demand, lease.share, lease.until_, lease.granted))
+  write_header(key, h)
+  redis.call('HSET', key.leases, node, pack_lease(lease))
+  redis.call('EXPIRE', key.leases, EXPIRY)
   if h.epoch ~= epoch or h.hold > max(hold, now) then
     publish(h, key)
   end

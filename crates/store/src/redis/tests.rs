@@ -144,6 +144,45 @@ fn refuses_a_fleet_with_other_settings_while_its_nodes_are_present() {
 }
 
 #[test]
+fn nodes_of_a_later_time_are_not_present() {
+    let redis = PrivateRedis::start();
+    open(&redis.url(), member("a", 1)).unwrap();
+    let node = redis.command(&["HKEYS", "tg:a:nodes"]);
+    let later = "99999999999 another server whose clock was ahead";
+    redis.command(&["HSET", "tg:a:nodes", &node, later]);
+    assert_eq!(open(&redis.url(), member("a", 2)).unwrap().others, 0);
+}
+
+#[test]
+fn a_key_outlives_its_hold_and_leases_expire_from_the_first_on() {
+    let redis = PrivateRedis::start();
+    let gate = policy::gate::GateSettings::default();
+    let (interval, lease) = (Duration::from_millis(100), Duration::from_secs(2));
+    let settings = policy::fleet::SharedSettings::new(&gate, interval, lease).fleet;
+    let expiry = |name: &str| -> u64 {
+        let printed = redis.command(&["TTL", &format!("tg:a:{{k}}:{name}")]);
+        printed.parse().unwrap()
+    };
+    let runtime = runtime();
+    let mut server = server(&redis.url(), member("a", 1));
+    for (hold_for, expected) in [(0, 599..=600), (3600, 4199..=4200)] {
+        let call = Call {
+            hold_for: Duration::from_secs(hold_for),
+            ..Call::default()
+        };
+        let key = "k".to_owned();
+        let call = KeyCall {
+            key,
+            settings,
+            call,
+        };
+        runtime.block_on(server.sync(&[call], None)).unwrap();
+        assert!(expected.contains(&expiry("h")), "{}", expiry("h"));
+        assert!((599..=600).contains(&expiry("l")), "{}", expiry("l"));
+    }
+}
+
+#[test]
 fn refuses_a_server_that_is_too_old() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());

@@ -414,6 +414,29 @@ fn flushed_store_gives_out_what_nodes_claim() {
     assert!(fifth.share.abs() < 1e-9, "nothing is left");
 }
 
+#[test]
+fn a_clock_that_goes_back_stops_nothing() {
+    let mut store = Store::busy(&[A, B]);
+    let held = Call {
+        hold_for: Duration::from_secs(2),
+        ..busy()
+    };
+    store.call(A, &held);
+    store.now = earlier(store.now, Duration::from_secs(900));
+    let reply = store.call(A, &busy());
+    // The time in between is not known.
+    assert_eq!(reply.hold_for, Duration::from_secs(2));
+    assert!(reply.ownership.is_some(), "it is the owner as before");
+    let mut given = 0;
+    for _ in 0..60 {
+        given += store.after(100).call(A, &busy()).slots.count;
+    }
+    assert!(given >= 30, "{given} in 6 s at 10/s");
+    // The lease of the other has run out.
+    let share = store.call(A, &busy()).share;
+    assert!(share > 0.9, "{share}");
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Call {
@@ -444,6 +467,10 @@ enum Act {
     Releases {
         node: u64,
     },
+    /// The clock is set back, seen from the last call.
+    Back {
+        seconds: u64,
+    },
 }
 
 fn acts() -> impl Strategy<Value = Vec<(u64, Act)>> {
@@ -458,6 +485,7 @@ fn acts() -> impl Strategy<Value = Vec<(u64, Act)>> {
         1 => (node(), 0_u32..100, 1_u64..20)
             .prop_map(|(node, remaining, seconds)| Act::Left { node, remaining, seconds }),
         1 => node().prop_map(|node| Act::Releases { node }),
+        1 => (0_u64..60).prop_map(|seconds| Act::Back { seconds }),
     ];
     vec((0_u64..400, act), 1..200)
 }
@@ -472,6 +500,7 @@ proptest! {
         let mut store = Store::new();
         let (mut last_slot, mut last_serial) = (Timestamp::ZERO, 0);
         let (mut fence, mut epoch, mut hold_until) = (0, 0, Timestamp::ZERO);
+        let mut touched = store.now;
         for (millis, act) in acts {
             store.after(millis);
             let mut call = busy();
@@ -513,7 +542,17 @@ proptest! {
                     store.ledger.release(NodeId(node));
                     continue;
                 }
+                Act::Back { seconds } => {
+                    store.now = earlier(touched, Duration::from_secs(seconds));
+                    continue;
+                }
             };
+            let back = touched.since(store.now);
+            if back > Duration::from_secs(1) {
+                last_slot = earlier(last_slot, back);
+                hold_until = earlier(hold_until, back);
+            }
+            touched = store.now;
             let reply = store.call(NodeId(node), &call);
             prop_assert!(store.ledger.issued() <= 1.0 + 1e-9, "{}", store.ledger.issued());
             prop_assert!((store.ledger.issued() - store.ledger.shares.issued).abs() < 1e-6);
@@ -538,4 +577,8 @@ proptest! {
             }
         }
     }
+}
+
+fn earlier(time: Timestamp, by: Duration) -> Timestamp {
+    Timestamp::from_nanos(time.as_nanos().saturating_sub(nanos(by)))
 }
