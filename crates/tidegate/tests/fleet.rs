@@ -250,6 +250,57 @@ async fn retry_after_seen_by_one_node_holds_all() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_hold_survives_a_flush_of_the_store() {
+    let (store, clock) = (Arc::new(Store::default()), Clock::tokio());
+    let nodes: Vec<Node> = (1..=2).map(|it| node(it, &store, &clock)).collect();
+    for node in &nodes {
+        let permit = node.limiter.acquire(KEY).await.unwrap();
+        permit.settle(&Outcome::status(200, Duration::from_millis(50)));
+    }
+    hold(&nodes[0], Duration::from_secs(3600)).await;
+    sleep(Duration::from_secs(10)).await;
+    store.ledgers.lock().unwrap().clear();
+    // Without a request, nodes that know of a hold call once in a lease.
+    sleep(Duration::from_secs(3)).await;
+    let third = node(3, &store, &clock);
+    let ask = third.limiter.acquire(KEY);
+    let asked = tokio::time::timeout(Duration::from_secs(60), ask).await;
+    assert!(
+        !asked.is_ok_and(|permit| permit.is_ok()),
+        "a node that joins later is held, too"
+    );
+    let until = third.limiter.gate(KEY).unwrap().gate.hold.unwrap().0;
+    let left = until.since(clock.now());
+    assert!(
+        left <= Duration::from_secs(3600 - 13),
+        "it is no longer: {left:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_open_breaker_survives_a_flush_of_the_store() {
+    let (store, upstream, clock) = (
+        Arc::new(Store::default()),
+        Arc::new(Upstream::new()),
+        Clock::tokio(),
+    );
+    let nodes = open_breaker(&store, &upstream, &clock).await;
+    sleep(Duration::from_millis(200)).await;
+    for _ in 0..5 {
+        store.ledgers.lock().unwrap().clear();
+        let from = upstream.state.lock().unwrap().2.len();
+        sleep(Duration::from_secs(4)).await;
+        let sent = upstream.state.lock().unwrap().2.len() - from;
+        assert!(sent <= 4, "{sent} in 4 s");
+    }
+    assert!(
+        nodes
+            .iter()
+            .all(|node| breaker(node) != BreakerState::Closed)
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_release_at_one_node_ends_the_hold_of_all() {
     let (store, clock) = (Arc::new(Store::default()), Clock::tokio());
     let nodes: Vec<Node> = (1..=3).map(|it| node(it, &store, &clock)).collect();

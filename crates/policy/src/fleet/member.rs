@@ -40,6 +40,9 @@ pub struct Member {
     /// When a refusal was last seen, by any node.
     refused_at: Option<Timestamp>,
     was_open: bool,
+    /// The hold lasts at least until then, in case the store loses it. `External::hold_until` is later by
+    /// as long as a reply or a notice took.
+    held_until: Timestamp,
     /// The last override by a person that the node knows of, and whether it isolated the key.
     overrides: u32,
     is_isolated: bool,
@@ -73,10 +76,19 @@ struct Report {
     refusal: Option<(u32, RefusalKind, Timestamp)>,
     hold_until: Option<Timestamp>,
     left: Option<(Left, Timestamp)>,
-    trip: bool,
+    trip: Option<TripCause>,
     probe: Option<ProbeResult>,
     /// What a person ordered here, and when.
     overriding: Option<(GateOverride, Timestamp)>,
+}
+
+/// Why the breaker of the fleet should open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TripCause {
+    /// The breaker of this node has opened on its own evidence.
+    Evidence,
+    /// That of the fleet was not Closed, and the store has lost it.
+    Lost,
 }
 
 /// The store is silent.
@@ -144,6 +156,7 @@ impl Member {
             degraded: None,
             refused_at: None,
             was_open: false,
+            held_until: Timestamp::ZERO,
             overrides: 0,
             is_isolated: false,
             owner: None,
@@ -290,12 +303,13 @@ impl Member {
             && until > self.external.hold_until
         {
             self.external.hold(until);
+            self.held_until = until;
             self.feedback.hold_until = Some(until);
             self.calls.is_urgent = true;
         }
         let is_open = gate.breaker_state(now) == BreakerState::Open;
         if is_open && !self.was_open {
-            self.feedback.trip = true;
+            self.feedback.trip = Some(TripCause::Evidence);
             self.calls.is_urgent = true;
         }
         self.was_open = is_open;
@@ -322,9 +336,10 @@ impl Member {
     /// Forgets the hold and the breaker of the fleet, and what this node would say about them.
     fn end_hold(&mut self, settings: &SharedSettings, now: Timestamp) {
         self.external.release();
+        self.held_until = Timestamp::ZERO;
         self.feedback.hold_until = None;
         self.feedback.left = None;
-        self.feedback.trip = false;
+        self.feedback.trip = None;
         self.feedback.probe = None;
         self.was_open = false;
         if let Some(owner) = &mut self.owner {
@@ -434,8 +449,8 @@ impl Member {
                 let reset = left.reset.checked_sub(now.since(told_at))?;
                 Some(Left { reset, ..left })
             }),
-            trip: report.trip.then_some(Trip {
-                is_decisive: self.share >= 0.5,
+            trip: report.trip.map(|cause| Trip {
+                is_decisive: cause == TripCause::Lost || self.share >= 0.5,
             }),
             probe: report.probe,
             back,
@@ -475,6 +490,7 @@ impl Member {
         self.quiet_until = now + reply.next;
         self.follow_override(settings, gate, reply.breaker, reply.overrides, now);
         self.heard_at = Some(now);
+        self.remind(reply, now);
         self.follow(
             reply.rate,
             reply.epoch,
@@ -502,11 +518,34 @@ impl Member {
         self.run_controller(settings, reply, now);
     }
 
+    /// A store that was flushed, or replaced by an older replica, has lost a hold or the breaker: it learns
+    /// of them again.
+    fn remind(&mut self, reply: &Reply, now: Timestamp) {
+        if self.feedback.overriding.is_some() || reply.overrides < self.overrides {
+            return;
+        }
+        if reply.hold_for > Duration::ZERO {
+            // The store has answered later than it was called.
+            self.held_until = self.held_until.max(self.calls.last + reply.hold_for);
+        }
+        if self.held_until > now + reply.hold_for + LOST_HOLD {
+            self.feedback.hold_until = self.feedback.hold_until.max(Some(self.held_until));
+            self.calls.is_urgent = true;
+        }
+        // One that has closed, or that a person has closed, has begun an epoch.
+        let is_closed = reply.breaker == BreakerReply::Closed;
+        let was_open = self.external.breaker != ExternalBreaker::Closed;
+        if is_closed && was_open && reply.epoch == self.external.epoch() {
+            self.feedback.trip = Some(TripCause::Lost);
+            self.calls.is_urgent = true;
+        }
+    }
+
     /// The last call was not answered, or too late.
     pub fn unanswered(&mut self, now: Timestamp) {
         self.calls.is_out = false;
         self.calls.is_urgent |= self.feedback.refusal.is_some()
-            || self.feedback.trip
+            || self.feedback.trip.is_some()
             || self.feedback.overriding.is_some();
         let doublings = self.calls.unanswered.min(2);
         self.calls.unanswered = self.calls.unanswered.saturating_add(1);
@@ -711,10 +750,12 @@ impl Member {
         {
             self.feedback.refusal = None;
         }
-        if call.hold_for > Duration::ZERO {
-            self.feedback.hold_until = None;
+        let said = self.calls.last + call.hold_for;
+        // A longer one may have been noticed meanwhile.
+        self.feedback.hold_until = self.feedback.hold_until.filter(|until| *until > said);
+        if call.trip.is_some() {
+            self.feedback.trip = None;
         }
-        self.feedback.trip &= call.trip.is_none();
         if self.feedback.probe == call.probe {
             self.feedback.probe = None;
         }
@@ -765,7 +806,13 @@ impl Member {
         settings: &SharedSettings,
         now: Timestamp,
     ) {
-        if epoch != self.external.epoch() {
+        let is_new = epoch != self.external.epoch();
+        let is_lost = self.feedback.trip == Some(TripCause::Lost);
+        if is_new && is_lost {
+            // Another node was first.
+            self.feedback.trip = None;
+        }
+        if is_new {
             self.external.begin_epoch(epoch, rate / self.rate);
             if rate < self.rate {
                 self.refused_at = Some(now);
@@ -784,6 +831,9 @@ impl Member {
         }
         if hold_for > Duration::ZERO {
             self.external.hold(now + hold_for);
+        }
+        if is_lost && !is_new && breaker == BreakerReply::Closed {
+            return;
         }
         let was_closed = self.external.breaker == ExternalBreaker::Closed;
         self.external.breaker = match breaker {
@@ -962,6 +1012,8 @@ const MAX_ORDER_AGE: Duration = Duration::from_secs(30);
 const BAN_AFTER_REFUSAL: Duration = Duration::from_secs(120);
 /// Quotas that are renewed sooner are left to holds.
 const MIN_RESET: Duration = Duration::from_secs(1);
+/// If the store holds for so much less than a node knows, it has lost the hold.
+const LOST_HOLD: Duration = Duration::from_millis(50);
 /// So few remaining requests per node are reported at once.
 const LOW_LEFT: u32 = 4;
 /// A node that never had a share begins after this, at [`MIN_DEGRADED_RATE`] per second.

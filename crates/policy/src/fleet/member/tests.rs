@@ -74,6 +74,24 @@ impl Node {
             .acquire_external_at_once(settings, &ASK, external, now)
     }
 
+    fn reply(&mut self, call: &Call, reply: &Reply, now: Timestamp) {
+        let (settings, gate) = (&self.settings, &mut self.gate);
+        self.member.replied(settings, gate, call, reply, now);
+    }
+
+    /// A 429 with this Retry-After.
+    fn refuse_for(&mut self, permit: Permit, wait: Duration, now: Timestamp) {
+        let mut outcome = Outcome::status(429, Duration::from_millis(40));
+        outcome.hint.wait = Some(wait);
+        outcome.hint.source = Some(crate::hint::Source::RetryAfter);
+        let (settings, verdict) = (&self.settings, Some(Verdict::Throttled));
+        self.member
+            .settled(settings, &permit, &outcome, verdict, now);
+        self.gate
+            .settle(&settings.gate, permit, &outcome, verdict, now);
+        self.member.after_settle(&self.gate, now);
+    }
+
     fn settle(&mut self, permit: &Permit, status: u16, now: Timestamp) {
         let verdict = match status {
             200 => Verdict::Success,
@@ -161,5 +179,79 @@ fn a_result_at_a_slow_rate_is_reported_though_there_is_nothing_to_gain_by_a_call
         let next = node.member.next_call(&node.settings, 1, at(90)).unwrap();
         assert_eq!(next <= at(110), is_soon, "{rate}: {next:?}");
         assert!(is_soon || next >= at(1000), "{rate}: {next:?}");
+    }
+}
+
+fn reply(hold_for: Duration, breaker: BreakerReply) -> Reply {
+    Reply {
+        rate: 100.0,
+        epoch: 3,
+        hold_for,
+        share: 0.5,
+        is_free: false,
+        slots: SlotBatch::default(),
+        next: Duration::ZERO,
+        active: 2,
+        breaker,
+        overrides: 0,
+        ownership: None,
+    }
+}
+
+#[test]
+fn a_longer_hold_that_is_noticed_during_a_call_is_reported_with_the_next() {
+    let mut node = Node::new(at(0));
+    node.reserve(100.0, slots(2, 0, 10), at(0));
+    let first = node.send(at(0)).unwrap();
+    let second = node.send(at(10)).unwrap();
+    let [short, long] = [2, 60].map(Duration::from_secs);
+    node.refuse_for(first, short, at(50));
+    let call = node.call(at(51));
+    assert_eq!(call.hold_for, short - Duration::from_millis(1));
+    node.refuse_for(second, long, at(52));
+    node.reply(&call, &reply(call.hold_for, BreakerReply::Closed), at(53));
+    let call = node.call(at(54));
+    assert_eq!(call.hold_for, long - Duration::from_millis(2));
+    node.reply(&call, &reply(call.hold_for, BreakerReply::Closed), at(55));
+    assert_eq!(node.call(at(56)).hold_for, Duration::ZERO, "it is known");
+}
+
+#[test]
+fn reminds_a_store_that_has_lost_a_hold_and_only_such_a_one() {
+    let mut node = Node::new(at(0));
+    let hold = Duration::from_secs(60);
+    let call = node.call(at(0));
+    node.reply(&call, &reply(hold, BreakerReply::Closed), at(200));
+    // Replies take from 1 to 200 ms: the hold does not grow by that.
+    for (sent, received) in [(300, 301), (1000, 1200), (1300, 1301)] {
+        let call = node.call(at(sent));
+        assert_eq!(call.hold_for, Duration::ZERO);
+        let left = hold - Duration::from_millis(sent);
+        node.reply(&call, &reply(left, BreakerReply::Closed), at(received));
+        assert!(!node.member.is_urgent());
+    }
+    let call = node.call(at(2000));
+    let lost = reply(Duration::ZERO, BreakerReply::Closed);
+    node.reply(&call, &lost, at(2001));
+    assert!(node.member.is_urgent());
+    let call = node.call(at(2002));
+    assert_eq!(call.hold_for, hold - Duration::from_millis(2002));
+}
+
+#[test]
+fn reminds_a_store_that_has_lost_an_open_breaker_but_not_one_that_has_closed_it() {
+    let open_for = Duration::from_secs(10);
+    for (epoch, is_lost) in [(3, true), (4, false)] {
+        let mut node = Node::new(at(0));
+        let call = node.call(at(0));
+        let open = reply(Duration::ZERO, BreakerReply::Open { open_for });
+        node.reply(&call, &open, at(1));
+        let call = node.call(at(100));
+        let closed = reply(Duration::ZERO, BreakerReply::Closed);
+        node.reply(&call, &Reply { epoch, ..closed }, at(101));
+        let is_open = node.member.external().breaker != ExternalBreaker::Closed;
+        assert_eq!(is_open, is_lost);
+        let trip = node.call(at(102)).trip;
+        assert_eq!(trip, is_lost.then_some(Trip { is_decisive: true }));
     }
 }
