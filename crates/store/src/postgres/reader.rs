@@ -154,6 +154,7 @@ async fn read_all(
     notifications: Arc<Notifications>,
 ) {
     let address = source.address.clone();
+    let polls = tokio::task::spawn_local(poll(Arc::clone(&notifications)));
     let exchange = tokio::task::spawn_local(exchange_notifications(
         address,
         identity.session,
@@ -163,6 +164,15 @@ async fn read_all(
         tokio::task::spawn_local(read(Rc::clone(&source)));
     }
     exchange.abort();
+    polls.abort();
+}
+
+/// Reads lanes, pools and jobs at times, whatever notifications do: one may be lost without a sign.
+async fn poll(notifications: Arc<Notifications>) {
+    loop {
+        sleep(about(POLL)).await;
+        notifications.missed();
+    }
 }
 
 /// Runs for ever. Without a connection nothing is lost: lanes are read anyway.
@@ -204,16 +214,13 @@ async fn exchange_over(
     notifications: &Notifications,
 ) -> Result<(), PostgresError> {
     loop {
-        let poll = about(POLL);
-        match timeout(poll, notifications.next()).await {
+        match timeout(POLL, notifications.next()).await {
             Ok(announcement) => {
                 announce(connection, session, announcement).await?;
                 sleep(GATHER).await;
             }
-            Err(_) => {
-                connection.batch("").await?;
-                notifications.missed();
-            }
+            // Whether the connection still works.
+            Err(_) => connection.batch("").await?,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What is special about Postgres: several processes at once, a server that cannot be used, and one
 //! that fails.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -343,6 +344,44 @@ mod several_nodes {
             let done = settlement(now, ClaimResult::Completed(None));
             wait(node.queue().settle(claim, done)).unwrap().unwrap();
         }
+    }
+
+    #[test]
+    fn look_for_lanes_while_they_announce_their_own_and_without_notifications() {
+        let server = PrivatePostgres::start();
+        let node = Node::on(&server);
+        let (sender, looked) = mpsc::channel();
+        node.queue().listen(Box::new(move |ready| {
+            if ready.is_none() {
+                _ = sender.send(());
+            }
+        }));
+        // The connection that listens is made, which is a reason to look, too.
+        looked.recv_timeout(Duration::from_secs(10)).unwrap();
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in 0.. {
+                    node.insert(&format!("of-{number}"));
+                    if is_over.load(Ordering::Relaxed) {
+                        return;
+                    }
+                }
+            });
+            let looks = || looked.recv_timeout(Duration::from_secs(7)).is_ok();
+            let while_announcing = looks();
+            // From now on nothing connects any more.
+            server.query(
+                "UPDATE pg_database SET datallowconn = false;
+                 SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+                 WHERE pid <> pg_backend_pid() AND (query LIKE 'LISTEN%' OR query LIKE '%pg_notify%')",
+            );
+            _ = looked.try_iter().count();
+            let without_notifications = looks();
+            is_over.store(true, Ordering::Relaxed);
+            assert!(while_announcing);
+            assert!(without_notifications);
+        });
     }
 
     #[test]
