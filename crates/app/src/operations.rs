@@ -181,6 +181,7 @@ impl Worker {
     async fn run(self: Rc<Self>) {
         self.recover().await;
         let maintenance = tokio::task::spawn_local(maintain::run(Rc::clone(&self)));
+        let heartbeats = tokio::task::spawn_local(maintain::run_heartbeats(Rc::clone(&self)));
         let mut phase = self.phase.clone();
         tokio::select! {
             () = self.open_lanes() => {}
@@ -192,6 +193,7 @@ impl Worker {
             _ = phase.wait_for(|phase| *phase > Phase::Draining) => {}
         }
         maintenance.abort();
+        heartbeats.abort();
         self.release_claims().await;
     }
 

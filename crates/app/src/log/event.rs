@@ -22,10 +22,11 @@ use crate::metrics::RequestOutcome;
 use crate::redact::Text;
 
 /// The names of all events.
-pub const EVENTS: [&str; 32] = [
+pub const EVENTS: [&str; 33] = [
     "retry_scheduled",
     "operation_failed",
     "claim_lost",
+    "heartbeat_failed",
     "store_unreadable",
     "job_failed",
     "request_exhausted",
@@ -154,6 +155,16 @@ impl Log {
             self, WARN "claim_lost",
             operation_id, key,
             "{operation_id} at {key} was sent, but its result came too late: its claim was lost"
+        );
+    }
+
+    /// The leases of what is being sent could not be extended. The next heartbeat does, unless they have
+    /// ended by then.
+    pub fn heartbeat_failed(&self, claims: usize, problem: Text<'_>) {
+        event!(
+            self, WARN "heartbeat_failed",
+            claims, problem = %problem,
+            "the leases of {claims} operations were not extended: {problem}"
         );
     }
 

@@ -102,6 +102,7 @@ fn write_all(log: &Log, text: &str) {
     });
     log.operation_failed(text, key, 5, TerminalReason::Exhausted, trace_id);
     log.claim_lost(text, key);
+    log.heartbeat_failed(3, Text::new(text));
     log.store_unreadable(text, key, Text::new(text));
     log.job_failed(text, Text::new(text));
     log.request_exhausted(text, key, 5, trace_id);
@@ -177,6 +178,7 @@ fn human_lines_have_time_level_name_and_sentence() {
     00:01:40.000Z INFO  retry_scheduled   api/a is sent again at once at api/a after attempt 2: unauthorized
     00:01:40.000Z ERROR operation_failed  api/a at api/a failed, attempts 5: exhausted
     00:01:40.000Z WARN  claim_lost        api/a at api/a was sent, but its result came too late: its claim was lost
+    00:01:40.000Z WARN  heartbeat_failed  the leases of 3 operations were not extended: api/a
     00:01:40.000Z ERROR store_unreadable  api/a at api/a waits, because its request cannot be read: api/a
     00:01:40.000Z ERROR job_failed        api/a failed: api/a
     00:01:40.000Z WARN  request_exhausted api/a at api/a failed, attempts 5: exhausted
@@ -218,6 +220,7 @@ fn json_lines_have_the_fields_of_the_contract() {
     {"ts":"2026-01-01T00:01:40.000Z","level":"info","event":"retry_scheduled","operation_id":"api/a","key":"api/a","attempt":2,"delay_ms":0,"reason":"unauthorized","trace_id":"api/a","message":"api/a is sent again at once at api/a after attempt 2: unauthorized"}
     {"ts":"2026-01-01T00:01:40.000Z","level":"error","event":"operation_failed","operation_id":"api/a","key":"api/a","attempts":5,"reason":"exhausted","trace_id":"api/a","message":"api/a at api/a failed, attempts 5: exhausted"}
     {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"claim_lost","operation_id":"api/a","key":"api/a","message":"api/a at api/a was sent, but its result came too late: its claim was lost"}
+    {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"heartbeat_failed","claims":3,"problem":"api/a","message":"the leases of 3 operations were not extended: api/a"}
     {"ts":"2026-01-01T00:01:40.000Z","level":"error","event":"store_unreadable","operation_id":"api/a","key":"api/a","problem":"api/a","message":"api/a at api/a waits, because its request cannot be read: api/a"}
     {"ts":"2026-01-01T00:01:40.000Z","level":"error","event":"job_failed","job_id":"api/a","problem":"api/a","message":"api/a failed: api/a"}
     {"ts":"2026-01-01T00:01:40.000Z","level":"warn","event":"request_exhausted","request_id":"api/a","key":"api/a","attempts":5,"trace_id":"api/a","message":"api/a at api/a failed, attempts 5: exhausted"}

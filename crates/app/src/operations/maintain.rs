@@ -7,25 +7,37 @@ use std::time::Duration;
 use store::operations::ClaimId;
 
 use super::{Worker, report};
+use crate::redact::Text;
 
 /// Runs until it is aborted.
 pub(super) async fn run(worker: Rc<Worker>) {
-    // One that fails is made up for by the next: a lease lasts for three.
-    let mut heartbeat = tokio::time::interval(worker.lease_length() / 3);
     let mut sweep = tokio::time::interval(SWEEP);
     loop {
         tokio::select! {
-            _ = heartbeat.tick() => {
-                let claims: Vec<ClaimId> = worker.claims.borrow().keys().copied().collect();
-                if !claims.is_empty() {
-                    _ = worker.queue.heartbeat(claims, worker.lease()).await;
-                }
-            }
             _ = sweep.tick() => {
                 sweep_once(&worker).await;
                 report::report_ended(&worker).await;
             }
             () = worker.state.report_due() => report::report_ended(&worker).await,
+        }
+    }
+}
+
+/// Extends leases until it is aborted. A task of its own, because a sweep may take longer than a lease.
+pub(super) async fn run_heartbeats(worker: Rc<Worker>) {
+    // One that fails is made up for by the next: a lease lasts for three.
+    let mut heartbeat = tokio::time::interval(worker.lease_length() / 3);
+    loop {
+        heartbeat.tick().await;
+        let claims: Vec<ClaimId> = worker.claims.borrow().keys().copied().collect();
+        if claims.is_empty() {
+            continue;
+        }
+        let count = claims.len();
+        if let Err(error) = worker.queue.heartbeat(claims, worker.lease()).await {
+            let problem = error.to_string();
+            let log = worker.state.log();
+            log.heartbeat_failed(count, Text::new(&problem));
         }
     }
 }
