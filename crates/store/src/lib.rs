@@ -125,7 +125,6 @@ pub struct StoreState {
     pub lost: u64,
 }
 
-#[cfg(feature = "postgres")]
 impl StoreState {
     fn and(self, other: Self) -> Self {
         Self {
@@ -361,11 +360,23 @@ impl Store {
     /// How it is doing, with the database that is shared.
     pub fn state(&self) -> StoreState {
         let own = self.own_state();
-        #[cfg(feature = "postgres")]
-        if let Some(shared) = &self.shared {
-            return own.and(shared.state());
+        match self.shared_state() {
+            Some(shared) => own.and(shared),
+            None => own,
         }
-        own
+    }
+
+    /// How the database is doing that is shared; `None` without one.
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(clippy::unused_self, reason = "there is none then")
+    )]
+    pub fn shared_state(&self) -> Option<StoreState> {
+        #[cfg(feature = "postgres")]
+        let shared = self.shared.as_ref().map(|shared| shared.state());
+        #[cfg(not(feature = "postgres"))]
+        let shared = None;
+        shared
     }
 
     /// How it is doing without what is shared.

@@ -51,21 +51,8 @@ pub(super) fn readiness(admin: &AdminState) -> Health {
         let reason = Some("requests in flight are finished, new ones are refused".to_owned());
         let status = HealthStatus::Draining;
         Health { status, reason }
-    } else if let Some(error) = admin.state.store().own_state().degraded {
-        let reason = Some(format!("what is learned cannot be stored: {error}"));
-        let status = HealthStatus::Degraded;
-        Health { status, reason }
-    } else if let Some(error) = admin.state.store().state().degraded {
-        let reason = Some(format!(
-            "operations wait, and no new ones are accepted: {error}"
-        ));
-        let status = HealthStatus::Degraded;
-        Health { status, reason }
-    } else if let Some(error) = fleet_problem(admin) {
-        let reason = Some(format!(
-            "gates continue with the last share of this node: {error}"
-        ));
-        let status = HealthStatus::Degraded;
+    } else if let Some(problem) = store_problem(admin) {
+        let (status, reason) = (HealthStatus::Degraded, Some(problem));
         Health { status, reason }
     } else {
         let (status, reason) = (HealthStatus::Ok, None);
@@ -73,10 +60,22 @@ pub(super) fn readiness(admin: &AdminState) -> Health {
     }
 }
 
-/// Why gates do without the server that they share, if they do.
-fn fleet_problem(admin: &AdminState) -> Option<String> {
+/// What does not work because of a store, worst first.
+pub(super) fn store_problem(admin: &AdminState) -> Option<String> {
+    let store = admin.state.store();
+    if let Some(error) = store.own_state().degraded {
+        return Some(format!("what is learned cannot be stored: {error}"));
+    }
+    if let Some(error) = store.state().degraded {
+        return Some(format!(
+            "operations wait, and no new ones are accepted: {error}"
+        ));
+    }
     let core = admin.state.core();
-    core.fleet()?.view(core.clock().now()).degraded
+    let error = core.fleet()?.view(core.clock().now()).degraded?;
+    Some(format!(
+        "gates continue with the last share of this node: {error}"
+    ))
 }
 
 /// The version, and which process responds

@@ -12,6 +12,7 @@ use axum::Json;
 use axum::extract::{RawQuery, State};
 use policy::breaker::BreakerState;
 use policy::time::Timestamp;
+use store::StoreState;
 use tidegate::Clock;
 use utoipa::IntoParams;
 
@@ -83,16 +84,28 @@ pub(super) fn operation_counts(admin: &AdminState) -> BTreeMap<String, u64> {
 }
 
 fn stores(admin: &AdminState) -> Vec<StoreHealth> {
-    let degraded = admin.state.store().state().degraded;
-    let status = match degraded {
-        None => HealthStatus::Ok,
-        Some(_) => HealthStatus::Degraded,
+    let problem = |state: StoreState| state.degraded.map(|error| error.to_string());
+    let store = admin.state.store();
+    let shared = store.shared_state();
+    let core = admin.state.core();
+    let fleet = core.fleet().map(|it| it.view(core.clock().now()));
+    let stores = [
+        Some(("SQLite", problem(store.own_state()))),
+        shared.map(|state| ("PostgreSQL", problem(state))),
+        fleet.map(|view| ("Redis", view.degraded)),
+    ];
+    let health = |(name, detail): (&str, Option<String>)| {
+        let status = match detail {
+            None => HealthStatus::Ok,
+            Some(_) => HealthStatus::Degraded,
+        };
+        StoreHealth {
+            name: name.to_owned(),
+            status: status.as_str().to_owned(),
+            detail,
+        }
     };
-    vec![StoreHealth {
-        name: "SQLite".to_owned(),
-        status: status.as_str().to_owned(),
-        detail: degraded.map(|error| error.to_string()),
-    }]
+    stores.into_iter().flatten().map(health).collect()
 }
 
 /// Means of the last five seconds.
@@ -184,8 +197,7 @@ impl AttentionList {
     }
 
     fn add_store(&mut self, admin: &AdminState) {
-        if let Some(error) = admin.state.store().state().degraded {
-            let text = format!("what is learned cannot be stored: {error}");
+        if let Some(text) = health::store_problem(admin) {
             self.add(AttentionKind::Store, text, "/".to_owned());
         }
     }
