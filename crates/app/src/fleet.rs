@@ -20,3 +20,20 @@ pub use health::{FleetHealth, FleetView, HealthChange};
 pub(crate) use servers::servers;
 #[cfg(feature = "redis")]
 pub use worker::{FleetStartError, FleetWorker};
+
+use crate::settings::Settings;
+
+/// What the rate of a gate without settings of its own depends on: all nodes of a fleet must agree on it.
+/// Settings of single hosts may differ while they are rolled out.
+pub(crate) fn agreed_gate(settings: &Settings) -> String {
+    let gate = &settings.gates.default_value().gate;
+    let (min, max) = gate.rate_bounds();
+    let limits = gate.known_limits().iter().map(ToString::to_string);
+    let limits: Vec<String> = limits.collect();
+    format!(
+        "strategy={} initial_rate={} min_rate={min} max_rate={max} limits={}",
+        gate.strategy().as_str(),
+        gate.initial_rate(),
+        limits.join(","),
+    )
+}

@@ -12,6 +12,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::admin::{Admin, AdminError, TourGuide};
 use crate::core::Core;
 use crate::descriptors;
+use crate::fleet::agreed_gate;
 #[cfg(feature = "redis")]
 use crate::fleet::{FleetStartError, FleetWorker};
 use crate::gateway::{Gateway, StartError};
@@ -360,6 +361,11 @@ impl Server {
     fn fixed_changes(&self, settings: &Settings) -> Vec<Problem> {
         let configuration = self.state.configuration();
         let (before, after) = (&configuration.settings().server, &settings.server);
+        let (storage, other) = (&configuration.settings().storage, &settings.storage);
+        let (shared, others) = (&storage.shared_gates, &other.shared_gates);
+        // The other servers of the fleet would go on with what they have.
+        let is_in_fleet = storage.gates.is_some();
+        let has_other_gates = agreed_gate(configuration.settings()) != agreed_gate(settings);
         // Other certificates are used from now on; clients of the other scheme would all fail.
         let listeners = &configuration.settings().listeners;
         let changes = [
@@ -374,6 +380,18 @@ impl Server {
                 "server.admin_tls",
                 listeners.admin.is_some() != settings.listeners.admin.is_some(),
             ),
+            ("storage.gates", storage.gates != other.gates),
+            ("storage.operations", storage.operations != other.operations),
+            ("storage.namespace", shared.namespace != others.namespace),
+            (
+                "storage.gates_interval",
+                shared.gates_interval != others.gates_interval,
+            ),
+            (
+                "storage.gates_lease",
+                shared.gates_lease != others.gates_lease,
+            ),
+            ("gate", is_in_fleet && has_other_gates),
         ];
         let changed = changes.into_iter().filter(|(_, is_changed)| *is_changed);
         changed
@@ -407,6 +425,7 @@ fn workers() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::Secret;
 
     #[test]
     fn reload_refuses_what_needs_a_restart_and_changes_nothing() {
@@ -425,6 +444,15 @@ mod tests {
             |settings: &mut Settings| settings.server.listen.set_port(1),
             |settings: &mut Settings| settings.server.admin.set_port(1),
             |settings: &mut Settings| settings.server.data.push("other"),
+            |settings: &mut Settings| {
+                settings.storage.gates = Some(Secret::new("redis://127.0.0.1".to_owned()));
+            },
+            |settings: &mut Settings| {
+                settings.storage.operations = Some(Secret::new("postgres://u@h/d".to_owned()));
+            },
+            |settings: &mut Settings| settings.storage.shared_gates.namespace.push('x'),
+            |settings: &mut Settings| settings.storage.shared_gates.gates_interval *= 2,
+            |settings: &mut Settings| settings.storage.shared_gates.gates_lease *= 2,
         ] {
             let mut changed = other.clone();
             change(&mut changed);

@@ -20,7 +20,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::calls::Calls;
 use super::health::{FleetHealth, HealthChange};
-use super::shares;
+use super::{agreed_gate, shares};
 use crate::core::Core;
 use crate::log::Log;
 use crate::redact::Text;
@@ -292,26 +292,16 @@ impl Shared {
     }
 }
 
-/// Who this node is, and what all nodes of the fleet must agree on: what the rate of a gate without
-/// settings of its own depends on. Settings of single hosts may differ while they are rolled out.
+/// Who this node is, and what all nodes of the fleet must agree on.
 fn member(gates: &SharedGates, settings: &Settings) -> FleetMember {
     let shared = &settings.storage.shared_gates;
-    let gate = &settings.gates.default_value().gate;
-    let (min, max) = gate.rate_bounds();
-    let limits: Vec<String> = gate
-        .known_limits()
-        .iter()
-        .map(ToString::to_string)
-        .collect();
     FleetMember {
         namespace: shared.namespace.clone(),
         settings: format!(
-            "gates_interval={:?} gates_lease={:?} strategy={} initial_rate={} min_rate={min} max_rate={max} limits={}",
+            "gates_interval={:?} gates_lease={:?} {}",
             shared.gates_interval,
             shared.gates_lease,
-            gate.strategy().as_str(),
-            gate.initial_rate(),
-            limits.join(","),
+            agreed_gate(settings),
         ),
         node: gates.node(),
         about: format!(
