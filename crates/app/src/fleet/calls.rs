@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -56,16 +57,13 @@ impl Calls {
             }
             let gates = self.shared.gates.clone();
             if !self.is_joined {
-                tokio::select! {
-                    () = self.rejoin() => {}
-                    () = answer_nothing(&gates) => {}
-                }
+                answering(&gates, Duration::ZERO, self.rejoin()).await;
                 continue;
             }
             tokio::select! {
                 calls = gates.calls(FleetServer::MAX_KEYS) => self.sync(calls).await,
                 () = sleep_until(self.joins_at) => {
-                    self.is_joined = self.join().await;
+                    self.is_joined = answering(&gates, MAX_CALL, self.join()).await;
                     self.unsubscribe().await;
                 }
                 () = self.shared.lost.notified() => {}
@@ -227,9 +225,17 @@ impl Calls {
     }
 }
 
-/// Without a connection no call gets an answer. Members have to know that it is missing: a key that
-/// says nothing is not degraded.
-async fn answer_nothing(gates: &SharedGates) {
+/// Does something that no call can be made beside. Once that takes longer than `grace`, calls get no
+/// answer. Members have to know that it is missing: a key that says nothing is not degraded.
+async fn answering<T>(gates: &SharedGates, grace: Duration, done: impl Future<Output = T>) -> T {
+    tokio::select! {
+        result = done => result,
+        never = answer_nothing(gates, grace) => match never {},
+    }
+}
+
+async fn answer_nothing(gates: &SharedGates, grace: Duration) -> Infallible {
+    sleep(grace).await;
     loop {
         for call in gates.calls(FleetServer::MAX_KEYS).await {
             gates.unanswered(call);
@@ -263,3 +269,33 @@ const UNUSED: Duration = Duration::from_secs(30);
 
 /// What others wait for at most when this node leaves: less than the lease.
 const MAX_RELEASE: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use policy::fleet::NodeId;
+    use tidegate::{Clock, Limiter};
+
+    #[tokio::test(start_paused = true)]
+    async fn gates_do_without_the_server_while_it_does_not_let_the_node_in() {
+        let (interval, lease) = (Duration::from_millis(100), Duration::from_secs(2));
+        let limiter = Limiter::builder()
+            .clock(Clock::tokio())
+            .fleet(NodeId(1), interval, lease)
+            .build();
+        let gates = limiter.shared_gates().unwrap();
+        let degraded = async {
+            while gates.tick().degraded == 0 {
+                sleep(interval).await;
+            }
+        };
+        tokio::select! {
+            () = degraded => {}
+            () = answering(&gates, MAX_CALL, sleep(MAX_JOIN)) => panic!("it waits for the server"),
+            _ = limiter.acquire("key") => panic!("it has no share yet"),
+        }
+        let begin = Instant::now();
+        assert_eq!(answering(&gates, MAX_CALL, async { 7 }).await, 7);
+        assert_eq!(begin.elapsed(), Duration::ZERO);
+    }
+}
