@@ -1,6 +1,7 @@
 //! Several servers on one database: nodes that are killed and frozen, and a database that fails.
 
 use std::fs;
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, SystemTime};
@@ -92,6 +93,11 @@ fn nodes_that_are_killed_and_frozen_at_random_lose_nothing() {
     wait_for_all("the end of all deliveries", || pending(&fleet.database));
     let lost = lost(&accepted, &received);
     assert!(lost.is_empty(), "seed {seed}: lost {lost:?}");
+    let (cut_off, thaws) = (fleet.cut_off, fleet.thaws);
+    assert!(
+        2 * cut_off <= thaws + 1,
+        "seed {seed}: {cut_off} of {thaws} nodes were cut off, which proves nothing"
+    );
     let repeated = received
         .lock()
         .unwrap()
@@ -139,6 +145,8 @@ struct Fleet {
     noticed: u64,
     /// How many of these nodes lost their connection to the database.
     cut_off: u64,
+    /// How many have gone on.
+    thaws: u64,
 }
 
 /// A node that is frozen.
@@ -148,6 +156,8 @@ struct Frozen {
     claims: u64,
     /// How many late results it had noticed before.
     noticed: u64,
+    /// How much it had logged before.
+    logged: usize,
 }
 
 impl Fleet {
@@ -164,6 +174,7 @@ impl Fleet {
             late: 0,
             noticed: 0,
             cut_off: 0,
+            thaws: 0,
         }
     }
 
@@ -198,11 +209,13 @@ impl Fleet {
         }
         self.freezes += 1;
         let noticed = metric(&self.nodes[node].admin, LOST);
+        let logged = self.homes[node].stderr().len();
         self.nodes[node].signal("STOP");
         self.frozen[node] = Some(Frozen {
             since: SystemTime::now(),
             claims: 0,
             noticed,
+            logged,
         });
     }
 
@@ -224,10 +237,11 @@ impl Fleet {
             let noticed = wait_for("a notice of every late result", || {
                 let noticed = metric(&node.admin, LOST) - frozen.noticed;
                 // A claim whose commit was not answered before the connection broke is none that it has.
-                let is_cut_off = home.stderr().contains("store_degraded");
+                let is_cut_off = home.stderr()[frozen.logged..].contains("store_degraded");
                 (noticed >= frozen.claims || is_cut_off).then_some(noticed)
             });
             self.late += frozen.claims;
+            self.thaws += 1;
             self.noticed += noticed;
             self.cut_off += u64::from(noticed < frozen.claims);
             *place = None;
@@ -387,6 +401,29 @@ fn an_outage_of_the_database_delays_operations_and_fails_no_other_request() {
     assert_eq!(lost(&accepted, &received), Vec::<String>::new());
     logged("store_recovered");
     assert!(!home.stderr().contains(PASSWORD));
+}
+
+#[test]
+fn a_lease_that_is_not_extended_is_logged() {
+    let mut database = PrivatePostgres::start();
+    // It never answers.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let home = home(&database, &url);
+    let node = home.start();
+    assert_eq!(post(&node.listen, "slow"), Some(202));
+    wait_for("an operation that is sent", || {
+        (running(&database, &home) == 1).then_some(())
+    });
+    database.crash();
+    wait_for("a heartbeat that fails", || {
+        home.stderr().contains("heartbeat_failed").then_some(())
+    });
+    let overview = node.admin.must("GET", "/api/v1/summary", None);
+    let stores = overview["stores"].as_array().unwrap().iter();
+    let stores: Vec<_> = stores.map(|it| (&it["name"], &it["status"])).collect();
+    let expected = [("SQLite", "ok"), ("PostgreSQL", "degraded")];
+    assert_eq!(json!(stores), json!(expected));
 }
 
 #[test]
