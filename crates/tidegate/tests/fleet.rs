@@ -230,6 +230,52 @@ async fn three_nodes_are_one_client() {
     assert_eq!(owners.count(), 1);
 }
 
+/// A caller of a node that asks so often per second, whatever becomes of it.
+fn paced_load(node: &Node, upstream: &Arc<Upstream>, per_second: u32) {
+    let (limiter, upstream) = (node.limiter.clone(), Arc::clone(upstream));
+    let accepted = Arc::clone(&node.accepted);
+    tokio::spawn(async move {
+        loop {
+            sleep(Duration::from_secs(1) / per_second).await;
+            let (limiter, upstream) = (limiter.clone(), Arc::clone(&upstream));
+            let accepted = Arc::clone(&accepted);
+            tokio::spawn(async move {
+                let permit = limiter.acquire(KEY).await.expect("no ask fails");
+                let outcome = upstream.send(limiter.clock()).await;
+                if permit.settle(&outcome) == Some(tidegate::Verdict::Success) {
+                    accepted.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn shares_follow_demand() {
+    let (store, upstream, clock) = (
+        Arc::new(Store::default()),
+        Arc::new(Upstream::new()),
+        Clock::tokio(),
+    );
+    let nodes: Vec<Node> = (1..=3).map(|it| node(it, &store, &clock)).collect();
+    for (node, per_second) in nodes.iter().zip([10, 30]) {
+        paced_load(node, &upstream, per_second);
+    }
+    load(&nodes[2], &upstream, 20);
+    sleep(Duration::from_secs(60)).await;
+    let count = || {
+        let counts = nodes.iter().map(|it| it.accepted.load(Ordering::Relaxed));
+        counts.collect::<Vec<u32>>()
+    };
+    let before = count();
+    sleep(Duration::from_secs(60)).await;
+    let accepted: Vec<u32> = count().iter().zip(before).map(|(a, b)| a - b).collect();
+    // The first two get what they ask for, the third what is left of 100 per second.
+    assert!((570..=610).contains(&accepted[0]), "{accepted:?}");
+    assert!((1710..=1820).contains(&accepted[1]), "{accepted:?}");
+    assert!(accepted.iter().sum::<u32>() >= 5400, "{accepted:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn retry_after_seen_by_one_node_holds_all() {
     let (store, clock) = (Arc::new(Store::default()), Clock::tokio());
