@@ -867,8 +867,14 @@ impl Member {
             self.external.set_rate_cap(cap, 1.0, now);
         } else if self.is_free {
             let interval = settings.fleet.interval.as_secs_f64();
+            let had_slots = self.external.rate_cap().is_none();
             self.external
                 .set_rate_cap(share, 1.0 + share * interval, now);
+            if had_slots {
+                // They are used up first, and no tokens are saved meanwhile.
+                let held = self.external.slots.held(now);
+                self.external.delay_tokens(held.into());
+            }
         } else {
             self.external.clear_rate_cap();
             self.external.set_pace(share);

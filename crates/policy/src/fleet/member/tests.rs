@@ -199,6 +199,24 @@ fn reply(hold_for: Duration, breaker: BreakerReply) -> Reply {
 }
 
 #[test]
+fn a_node_that_paces_itself_uses_up_its_slots_first_and_sends_no_more() {
+    let mut node = Node::new(at(0));
+    node.reserve(50.0, slots(5, 0, 60), at(0));
+    let call = node.call(at(1));
+    let free = Reply {
+        rate: 50.0,
+        epoch: 1,
+        is_free: true,
+        share: 1.0 / 3.0,
+        ..reply(Duration::ZERO, BreakerReply::Closed)
+    };
+    node.reply(&call, &free, at(2));
+    let sent = (2..1000).filter_map(|millis| node.send(at(millis)));
+    let sent = sent.count();
+    assert!((15..=17).contains(&sent), "{sent}");
+}
+
+#[test]
 fn a_longer_hold_that_is_noticed_during_a_call_is_reported_with_the_next() {
     let mut node = Node::new(at(0));
     node.reserve(100.0, slots(2, 0, 10), at(0));
