@@ -4,12 +4,13 @@
 
 use std::fmt;
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 /// A server. Dropped, it is ended and its folder removed.
 pub struct PrivateRedis {
@@ -86,6 +87,27 @@ impl PrivateRedis {
         let printed = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{words:?}: {printed}");
         printed.trim_end().to_owned()
+    }
+
+    /// How long the server takes for a PING, there and back: the median of many.
+    ///
+    /// # Panics
+    ///
+    /// If it does not answer.
+    pub fn latency(&self) -> Duration {
+        let connected = TcpStream::connect(("127.0.0.1", self.port));
+        let mut stream = connected.expect("it listens");
+        let mut say = |line: String| {
+            let begin = Instant::now();
+            stream.write_all(line.as_bytes()).expect("it reads");
+            let read = stream.read(&mut [0; 64]).expect("it answers");
+            assert!(read > 0, "it has closed the connection");
+            begin.elapsed()
+        };
+        say(format!("AUTH {PASSWORD}\r\n"));
+        let mut times: Vec<Duration> = (0..101).map(|_| say("PING\r\n".to_owned())).collect();
+        times.sort_unstable();
+        times[times.len() / 2]
     }
 
     /// Ends the server at once, as after a crash.

@@ -14,38 +14,48 @@ use store::private_redis::{PASSWORD, PrivateRedis};
 
 use super::support::{Home, Running, patient_get, wait, wait_for};
 
-const KEY: &str = "up/a";
+pub(super) const KEY: &str = "up/a";
 
 /// An upstream with a limit, which records when requests arrive.
 #[derive(Clone)]
-struct Upstream {
+pub(super) struct Upstream {
     address: String,
-    state: Arc<Mutex<UpstreamState>>,
+    pub(super) state: Arc<Mutex<UpstreamState>>,
 }
 
-struct UpstreamState {
+pub(super) struct UpstreamState {
     /// Requests per second; it also accepts a tenth of this at once.
     limit: f64,
+    /// With a window: it accepts this time's worth of requests in each, and tells how many are left.
+    window: Option<Duration>,
     tokens: f64,
     at: Instant,
-    arrivals: Vec<Instant>,
-    refused: u64,
+    pub(super) arrivals: Vec<Instant>,
+    pub(super) refusals: Vec<Instant>,
     /// Seconds of Retry-After for the next request.
     retry_after: Option<u32>,
+    /// When it was told.
+    told_at: Option<Instant>,
 }
 
 impl Upstream {
-    fn start(limit: f64) -> Self {
+    pub(super) fn start(limit: f64) -> Self {
+        Self::with_window(limit, None)
+    }
+
+    pub(super) fn with_window(limit: f64, window: Option<Duration>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let upstream = Self {
             address: listener.local_addr().unwrap().to_string(),
             state: Arc::new(Mutex::new(UpstreamState {
                 limit,
-                tokens: limit / 10.0,
+                window,
+                tokens: window.map_or(limit / 10.0, |it| limit * it.as_secs_f64()),
                 at: Instant::now(),
                 arrivals: Vec::new(),
-                refused: 0,
+                refusals: Vec::new(),
                 retry_after: None,
+                told_at: None,
             })),
         };
         let served = upstream.clone();
@@ -80,27 +90,41 @@ impl Upstream {
     fn decide(&self) -> (u16, String) {
         let mut state = self.state.lock().unwrap();
         let now = Instant::now();
-        let more = now.duration_since(state.at).as_secs_f64() * state.limit;
-        state.tokens = (state.tokens + more).min(state.limit / 10.0);
-        state.at = now;
         state.arrivals.push(now);
         if let Some(seconds) = state.retry_after.take() {
+            state.told_at = Some(now);
             return (429, format!("retry-after: {seconds}\r\n"));
         }
+        let headers = state.renew(now);
         if state.tokens < 1.0 {
-            state.refused += 1;
-            return (429, String::new());
+            state.refusals.push(now);
+            return (429, headers);
         }
         state.tokens -= 1.0;
-        (200, String::new())
+        (200, state.renew(now))
     }
 
-    fn arrivals(&self) -> Vec<Instant> {
+    pub(super) fn arrivals(&self) -> Vec<Instant> {
         self.state.lock().unwrap().arrivals.clone()
     }
 
+    /// The most requests within one of its windows since `from`.
+    pub(super) fn worst_window(&self, window: Duration, from: Instant) -> usize {
+        let state = self.state.lock().unwrap();
+        let start = state.at;
+        let mut counts = std::collections::BTreeMap::new();
+        for at in state.arrivals.iter().filter(|at| **at >= from) {
+            // Windows are counted backwards from the present one.
+            let before = start
+                .saturating_duration_since(*at)
+                .div_duration_f64(window);
+            *counts.entry(before.ceil() as u64).or_insert(0) += 1;
+        }
+        counts.into_values().max().unwrap_or(0)
+    }
+
     /// The most requests within any ten seconds since `from`.
-    fn worst_ten_seconds(&self, from: Instant) -> usize {
+    pub(super) fn worst_ten_seconds(&self, from: Instant) -> usize {
         let arrivals = self.arrivals();
         let late: Vec<Instant> = arrivals.into_iter().filter(|at| *at >= from).collect();
         let end = |start: &Instant| *start + Duration::from_secs(10);
@@ -111,8 +135,31 @@ impl Upstream {
     }
 }
 
+impl UpstreamState {
+    /// Lets time pass. Returns what it tells of it.
+    fn renew(&mut self, now: Instant) -> String {
+        let elapsed = now.duration_since(self.at);
+        let Some(window) = self.window else {
+            let more = elapsed.as_secs_f64() * self.limit;
+            self.tokens = (self.tokens + more).min(self.limit / 10.0);
+            self.at = now;
+            return String::new();
+        };
+        if elapsed >= window {
+            self.tokens = self.limit * window.as_secs_f64();
+            self.at += window.mul_f64(elapsed.div_duration_f64(window).floor());
+        }
+        let reset = (self.at + window).duration_since(now);
+        format!(
+            "x-ratelimit-remaining: {}\r\nx-ratelimit-reset: {}\r\n",
+            self.tokens,
+            reset.as_secs_f64().ceil()
+        )
+    }
+}
+
 /// Servers that share their gates.
-struct Fleet {
+pub(super) struct Fleet {
     redis: PrivateRedis,
     homes: Vec<Home>,
     nodes: Vec<Running>,
@@ -142,7 +189,7 @@ impl Fleet {
     }
 }
 
-fn home(redis: &str, upstream: &Upstream, gate: &str) -> Home {
+pub(super) fn home(redis: &str, upstream: &Upstream, gate: &str) -> Home {
     let home = Home::new("");
     let address = home.data().with_file_name("address");
     fs::write(&address, redis).unwrap();
@@ -158,14 +205,14 @@ fn home(redis: &str, upstream: &Upstream, gate: &str) -> Home {
 }
 
 /// Clients that send one request after the other.
-struct Load {
+pub(super) struct Load {
     is_over: Arc<AtomicBool>,
     answered: Arc<Vec<AtomicU64>>,
     clients: Vec<JoinHandle<Vec<String>>>,
 }
 
 impl Load {
-    fn start(nodes: &[Running], clients: usize) -> Self {
+    pub(super) fn start(nodes: &[Running], clients: usize) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let answered: Arc<Vec<AtomicU64>> =
             Arc::new(nodes.iter().map(|_| AtomicU64::new(0)).collect());
@@ -205,26 +252,30 @@ impl Load {
     }
 
     /// Stops, and returns what was not answered with 200.
-    fn stop(self) -> Vec<String> {
+    pub(super) fn stop(self) -> Vec<String> {
         self.is_over.store(true, Ordering::Relaxed);
         let ended = self.clients.into_iter().map(|it| it.join().unwrap());
         ended.flatten().collect()
     }
 }
 
-const LIMIT: f64 = 50.0;
+pub(super) const LIMIT: f64 = 50.0;
 
 /// 105 % of what the upstream accepts in ten seconds.
 const MAX_IN_TEN_SECONDS: usize = 525;
 
 /// Waits until the limit is found, after which no more should be sent.
 fn settle(fleet: &Fleet) -> Instant {
+    settle_all(&fleet.nodes)
+}
+
+pub(super) fn settle_all(nodes: &[Running]) -> Instant {
     wait_for("a rate near the limit", || {
-        let is_near = |gate: &serde_json::Value| {
-            let rate = gate["fleet"]["rate_per_second"].as_f64();
+        let is_near = |node: &Running| {
+            let rate = gate(node)["fleet"]["rate_per_second"].as_f64();
             rate.is_some_and(|rate| rate > 0.7 * LIMIT && rate < 1.05 * LIMIT)
         };
-        fleet.all(is_near).then_some(())
+        nodes.iter().all(is_near).then_some(())
     });
     wait(Duration::from_secs(3));
     Instant::now()
@@ -259,6 +310,12 @@ fn three_servers_are_one_client_while_redis_fails_in_every_way() {
     assert_eq!(health(&fleet.nodes[0]), "degraded");
     assert!(metric(&fleet.nodes[0], "tidegate_store_silence_seconds") > 1.0);
     assert!(metric(&fleet.nodes[0], "tidegate_store_degraded") > 0.5);
+    let overview = summary(&fleet.nodes[0]);
+    assert_eq!(overview["stores"][0]["name"], "SQLite");
+    assert_eq!(overview["stores"][0]["status"], "ok");
+    assert_eq!(overview["stores"][1]["name"], "Redis");
+    assert_eq!(overview["stores"][1]["status"], "degraded");
+    assert_eq!(overview["attention"][0]["kind"], "store", "{overview}");
     fleet.redis.thaw();
     fleet.wait_until("shared gates", |gate| !is_degraded(gate));
 
@@ -287,7 +344,7 @@ fn three_servers_are_one_client_while_redis_fails_in_every_way() {
     println!(
         "{} requests, {} refused",
         state.arrivals.len(),
-        state.refused
+        state.refusals.len()
     );
 }
 
@@ -418,6 +475,33 @@ fn retry_after_seen_by_one_server_holds_all() {
 }
 
 #[test]
+fn under_load_a_retry_after_holds_all_within_100_ms() {
+    let upstream = Upstream::start(LIMIT);
+    let fleet = Fleet::start(3, &upstream);
+    let load = Load::start(&fleet.nodes, 6);
+    settle(&fleet);
+    let mut late = Vec::new();
+    for _ in 0..3 {
+        upstream.state.lock().unwrap().retry_after = Some(3);
+        wait(Duration::from_secs(2));
+        let mut state = upstream.state.lock().unwrap();
+        let told_at = state.told_at.take().unwrap();
+        let last = *state.arrivals.last().unwrap();
+        late.push(last.duration_since(told_at));
+        drop(state);
+        wait(Duration::from_secs(4));
+    }
+    let failures = load.stop();
+    assert!(failures.is_empty(), "{failures:?}");
+    let latency = fleet.redis.latency();
+    println!("last request after a Retry-After {late:?}, Redis {latency:?} away");
+    assert!(
+        median(late.clone()) <= Duration::from_millis(100),
+        "{late:?}"
+    );
+}
+
+#[test]
 fn a_release_at_one_server_ends_the_hold_of_all_and_so_do_isolate_and_reset() {
     let upstream = Upstream::start(LIMIT);
     let mut fleet = Fleet::start(2, &upstream);
@@ -513,9 +597,19 @@ fn says_what_is_wrong_with_redis_at_start() {
         "{message}"
     );
     assert!(!message.contains("wrong@"), "{message}");
-    let message = refusal(&home(&url, &upstream, "max_rate = 77"));
+    let other = home(&url, &upstream, "max_rate = 77");
+    let message = refusal(&other);
     assert!(message.contains("max_rate=77"), "{message}");
     assert!(message.contains("storage.namespace"), "{message}");
+    let settings = other.data().with_file_name("tidegate.toml");
+    fleet.homes[0].write(&fs::read_to_string(settings).unwrap());
+    fleet.nodes[0].signal("HUP");
+    wait_for("a reload that is refused", || {
+        let log = fleet.homes[0].stderr();
+        let mut lines = log.lines();
+        let refused = lines.find(|line| line.contains("reload_failed"));
+        refused.map(|line| assert!(line.contains("`gate` has changed"), "{line}"))
+    });
     fleet
         .redis
         .command(&["HSET", "tg:default:meta", "schema", "99"]);
@@ -545,7 +639,7 @@ fn refusal(home: &Home) -> String {
 }
 
 /// The gate of the upstream; null before its first request.
-fn gate(node: &Running) -> serde_json::Value {
+pub(super) fn gate(node: &Running) -> serde_json::Value {
     let path = format!("/api/v1/gates/{KEY}");
     let answer = node.admin.call("GET", &path, None).unwrap();
     match answer.status {
@@ -558,6 +652,10 @@ fn health(node: &Running) -> String {
     let answer = node.admin.call("GET", "/readyz", None).unwrap();
     assert_eq!(answer.status, 200, "it serves all the same");
     answer.json()["status"].as_str().unwrap().to_owned()
+}
+
+fn summary(node: &Running) -> serde_json::Value {
+    node.admin.must("GET", "/api/v1/summary", None)
 }
 
 fn metric(node: &Running, name: &str) -> f64 {

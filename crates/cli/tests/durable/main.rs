@@ -8,6 +8,7 @@
     reason = "all of this is test code; clippy knows only functions marked as tests"
 )]
 
+mod faults;
 mod fleet;
 mod full_disk;
 mod jobs;
