@@ -367,10 +367,6 @@ impl Store {
     }
 
     /// How the database is doing that is shared; `None` without one.
-    #[cfg_attr(
-        not(feature = "postgres"),
-        expect(clippy::unused_self, reason = "there is none then")
-    )]
     pub fn shared_state(&self) -> Option<StoreState> {
         #[cfg(feature = "postgres")]
         let shared = self.shared.as_ref().map(|shared| shared.state());
