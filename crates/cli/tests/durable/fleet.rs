@@ -1,6 +1,7 @@
 //! Several servers that share their gates through a real Redis: as one client to an upstream, and while
 //! Redis or a server fails.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -112,13 +113,13 @@ impl Upstream {
     pub(super) fn worst_window(&self, window: Duration, from: Instant) -> usize {
         let state = self.state.lock().unwrap();
         let start = state.at;
-        let mut counts = std::collections::BTreeMap::new();
+        let mut counts = BTreeMap::new();
         for at in state.arrivals.iter().filter(|at| **at >= from) {
             // Windows are counted backwards from the present one.
-            let before = start
-                .saturating_duration_since(*at)
-                .div_duration_f64(window);
-            *counts.entry(before.ceil() as u64).or_insert(0) += 1;
+            let before = start.saturating_duration_since(*at).as_nanos();
+            *counts
+                .entry(before.div_ceil(window.as_nanos()))
+                .or_insert(0) += 1;
         }
         counts.into_values().max().unwrap_or(0)
     }
