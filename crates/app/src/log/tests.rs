@@ -159,7 +159,7 @@ fn write_all(log: &Log, text: &str) {
 }
 
 /// How many events [`write_all`] writes.
-const ALL: usize = 35;
+const ALL: usize = 36;
 
 fn paused<'a>(pool: &'a str, endpoint: &'a str, until: Timestamp) -> Event<'a> {
     Event::EndpointPaused {
