@@ -36,3 +36,4 @@ mod temporary;
 mod timer;
 pub mod tls;
 mod upstream;
+mod whole_body;

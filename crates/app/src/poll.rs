@@ -24,7 +24,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ACCEPT, HOST, LOCATION, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Request, Uri};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use policy::outcome::{Failure, Outcome, Phase};
 use policy::time::WallTime;
 use serde_json::Value;
@@ -49,6 +48,7 @@ use crate::metrics::KeyMetrics;
 use crate::redact;
 use crate::settings::Settings;
 use crate::tls::Transport;
+use crate::whole_body::read_whole;
 
 /// What is polled, and how its responses are read.
 #[derive(Clone, Debug)]
@@ -426,7 +426,7 @@ impl Poller {
 const AGENT: &str = concat!("tidegate/", env!("CARGO_PKG_VERSION"));
 
 /// A status is a short document; this much is room for one that carries the job's result.
-const MAX_BODY: usize = 16 << 20;
+const MAX_BODY: u64 = 16 << 20;
 
 /// Why a body has no status.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -446,12 +446,9 @@ async fn take_body(
     let body = match response {
         None => Ok(Bytes::new()),
         Some(response) => {
-            let body = Limited::new(response.into_body(), MAX_BODY).collect().await;
-            body.map(|body| body.to_bytes())
-                .map_err(|error| match error.is::<LengthLimitError>() {
-                    true => BodyProblem::TooLong,
-                    false => BodyProblem::Broken,
-                })
+            let body = read_whole(response.into_body(), MAX_BODY).await;
+            body.map_err(|_| BodyProblem::Broken)
+                .and_then(|body| body.ok_or(BodyProblem::TooLong))
         }
     };
     (result, body)

@@ -17,6 +17,7 @@ mod error;
 pub(crate) mod fields;
 mod http1;
 mod http2;
+mod kept_body;
 mod proxy;
 mod request_body;
 mod response_body;

@@ -8,13 +8,13 @@ use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
-use http_body_util::{BodyExt, Limited};
 use policy::suggest::suggestion;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::problem::{Kind, Refused};
 use crate::state::InvalidValue;
+use crate::whole_body::read_whole;
 
 /// The longest body that is read, documents aside.
 pub(super) const MAX_BODY: usize = 64 << 10;
@@ -107,11 +107,11 @@ pub(super) fn is_json(kind: &[u8]) -> bool {
 }
 
 async fn read_bytes(body: Body, max: usize) -> Result<Bytes, Refused> {
-    let whole = Limited::new(body, max).collect();
+    let whole = read_whole(body, max as u64);
     let timeout = READ_TIMEOUT + Duration::from_secs((max >> 20) as u64);
     match tokio::time::timeout(timeout, whole).await {
-        Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
+        Ok(Ok(Some(whole))) => Ok(whole),
+        Ok(Ok(None)) => {
             let detail = format!("at most {} KiB are read", max >> 10);
             Err(Refused::new(Kind::BodyTooLarge, detail))
         }

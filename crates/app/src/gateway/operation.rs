@@ -6,7 +6,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HOST, LOCATION, RETRY_AFTER, TE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
-use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use policy::duration::whole_seconds;
 use policy::item::TerminalReason;
@@ -25,6 +24,7 @@ use crate::exchange::{BodyBounds, ReplayableBody};
 use crate::metrics::RequestOutcome;
 use crate::settings::DEFAULT_OPERATION;
 use crate::state::{AcceptError, OperationRequest};
+use crate::whole_body::read_whole;
 
 /// What the paths of operations begin with. No pool has a name with a dot.
 pub(super) const PREFIX: &str = "/.tidegate/operations/";
@@ -88,11 +88,14 @@ async fn store(
     let most = settings.operation(DEFAULT_OPERATION).max_body;
     let bounds = BodyBounds {
         most: Some(most),
-        kept: most,
+        // It is read once, to be stored.
+        kept: 0,
         idle: settings.http.idle_timeout,
         min_rate: settings.http.min_body_rate,
     };
-    let body = ReplayableBody::new(body, bounds).body().collect().await?;
+    let body = ReplayableBody::new(body, bounds).body();
+    let body = read_whole(body, most).await?;
+    let body = body.ok_or(GatewayError::BodyTooLarge)?;
     let url = format!("/{}{}", request.route.name, request.rest());
     let mut headers = request.headers.into_inner();
     for name in [CONTENT_LENGTH, HOST, PREFER, TE] {
@@ -105,7 +108,7 @@ async fn store(
         method: request.method.to_string(),
         url,
         headers: pairs(&headers)?,
-        body: body.to_bytes().to_vec(),
+        body: body.into(),
         client,
         ..OperationRequest::default()
     });

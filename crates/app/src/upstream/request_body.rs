@@ -19,6 +19,7 @@ use policy::outcome::Phase;
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::fields;
+use super::kept_body::KeptBody;
 use crate::settings::ByteRate;
 use crate::stall::RateWatch;
 
@@ -89,7 +90,7 @@ struct SharedBody {
     rest: Incoming,
     bounds: BodyBounds,
     length: SizeHint,
-    pieces: Vec<Bytes>,
+    kept: KeptBody,
     trailers: Option<HeaderMap>,
     passed: u64,
     has_overflowed: bool,
@@ -129,7 +130,7 @@ impl ReplayableBody {
             rest,
             watch: RateWatch::new(bounds.min_rate, bounds.longest_pause()),
             bounds,
-            pieces: Vec::new(),
+            kept: KeptBody::default(),
             trailers: None,
             passed: 0,
             has_overflowed: false,
@@ -245,6 +246,7 @@ fn begin(state: &Arc<Mutex<SharedBody>>) -> u32 {
     let (attempt, waker) = {
         let mut state = lock(state);
         state.attempt += 1;
+        state.kept.end_block();
         // Up to here nothing was read from the client.
         state.watch.pause();
         state.whole_since = None;
@@ -264,7 +266,7 @@ pub struct RequestBody {
     state: Option<Arc<Mutex<SharedBody>>>,
     /// All of it, if it was there from the start.
     whole: Option<Bytes>,
-    /// The piece to send next.
+    /// The block to send next of what was kept.
     next: usize,
     /// Bytes sent so far.
     passed: u64,
@@ -311,14 +313,14 @@ impl Body for RequestBody {
             this.has_ended = true;
             return Poll::Ready(Some(Err(RequestBodyError::Replaced)));
         }
-        let frame = match state.pieces.get(this.next) {
-            Some(piece) => {
+        let frame = match state.kept.block(this.next) {
+            Some(block) => {
                 this.next += 1;
-                Some(Ok(Frame::data(piece.clone())))
+                Some(Ok(Frame::data(block.clone())))
             }
             None => {
                 let frame = ready!(state.poll_for_attempt(context));
-                this.next = state.pieces.len();
+                this.next = state.kept.blocks();
                 frame
             }
         };
@@ -463,9 +465,9 @@ impl SharedBody {
         // What is read ahead was not sent yet and has to be kept in any case.
         if self.has_overflowed && self.attempt > 0 {
             self.has_lost = true;
-            self.pieces = Vec::new();
+            self.kept = KeptBody::default();
         } else {
-            self.pieces.push(piece.clone());
+            self.kept.push(&piece);
         }
         Ok(Frame::data(piece))
     }

@@ -122,6 +122,44 @@ fn sends_nothing_for_clients_that_left_with_an_unread_body() {
 }
 
 #[test]
+/// How many requests are in line.
+fn waiting(gateway: &Fixture) -> u64 {
+    let limiter = gateway.state.limiter();
+    limiter.snapshot(Sort::default(), 0).totals.waiting
+}
+
+#[test]
+fn uploads_in_tiny_pieces_take_little_memory() {
+    in_child("slow::uploads_in_tiny_pieces_take_little_memory", || {
+        let mock = mock();
+        let gate = "[gate]\nstrategy = \"fixed\"\ninitial_rate = 1000\nmax_in_flight = 1\n";
+        let gateway = Fixture::new(&format!("{gate}{}", pool(&[("a", &mock.url())])));
+        let mut first = gateway.connect();
+        first.send(&request("GET", "/api/slow?first=1h", &[], ""));
+        until("it is under way", || mock.stats().in_flight == 1);
+        let before = resident();
+        let mut clients: Vec<_> = (0..20)
+            .map(|_| {
+                let mut client = gateway.connect();
+                client.stream().set_nodelay(true).unwrap();
+                let length = ["content-length: 1000000"];
+                client.send(&request("POST", "/api/echo", &length, ""));
+                client
+            })
+            .collect();
+        for _ in 0..1500 {
+            for client in &mut clients {
+                client.send("sixteen bytes ..");
+            }
+            // So that each is read alone.
+            pause(1);
+        }
+        until("all wait in line", || waiting(&gateway) == 20);
+        let taken = resident() - before;
+        assert!(taken < 40, "{taken} MiB for half a MiB of bodies");
+    });
+}
+
 fn clients_that_do_not_read_take_little_memory() {
     in_child("slow::clients_that_do_not_read_take_little_memory", || {
         // In pieces as short as a network delivers them.
