@@ -36,7 +36,6 @@ mod simulate;
 mod summary;
 mod test_tool;
 mod token;
-mod unauthenticated;
 mod waiting;
 
 pub use demo::TourGuide;

@@ -25,6 +25,7 @@ pub mod observe;
 pub mod operations;
 pub mod poll;
 pub mod redact;
+mod replaceable;
 pub mod run;
 pub mod server;
 mod service_manager;

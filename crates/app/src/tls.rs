@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
 
-pub(crate) use accept::{NOT_TLS, NoTls, accept, answer_in_plain_text};
+pub(crate) use accept::{Handshakes, NOT_TLS, NoTls, accept, answer_in_plain_text};
 pub use identity::{Certificates, Identity, TlsFileError};
 pub use listener::ListenerTls;
 pub(crate) use transport::TransportId;

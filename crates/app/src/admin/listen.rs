@@ -32,13 +32,13 @@ use super::key_path;
 use super::problem::{Kind, PROBLEM, Refused};
 use super::sign_in::Cookies;
 use super::token::{Token, TokenError};
-use super::unauthenticated::{UnauthenticatedConnection, UnauthenticatedConnections};
 use crate::gateway::RequestTrails;
 use crate::host_check::AcceptedHosts;
 use crate::jobs::{Jobs, StatusClient};
 use crate::listener;
+use crate::replaceable::{ReplaceableConnection, ReplaceableConnections};
 use crate::state::State;
-use crate::tls::{self, NOT_TLS, NoTls};
+use crate::tls::{self, Handshakes, NOT_TLS, NoTls};
 
 /// An admin API that serves.
 #[derive(Debug)]
@@ -100,7 +100,7 @@ impl Admin {
             address,
             admin: Arc::clone(&admin),
             router: api::router(Arc::clone(&admin)),
-            handshakes: Semaphore::new(MAX_CONNECTIONS),
+            handshakes: Handshakes::new(MAX_CONNECTIONS),
         });
         let (stop, stopping) = watch::channel(false);
         let runtime = runtime::Builder::new_current_thread().enable_all().build();
@@ -182,8 +182,8 @@ struct Listener {
     address: SocketAddr,
     admin: Arc<AdminState>,
     router: Router,
-    /// Each connection may have one: their number is bounded, and the oldest makes room.
-    handshakes: Semaphore,
+    /// Each connection may have one.
+    handshakes: Handshakes,
 }
 
 /// Connections at a time; for more, those that have shown no credential are closed, the oldest first.
@@ -201,7 +201,7 @@ async fn accept(listener: TcpListener, shared: Arc<Listener>, mut stop: watch::R
         return;
     };
     let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    let unauthenticated = Arc::new(UnauthenticatedConnections::default());
+    let unauthenticated = Arc::new(ReplaceableConnections::default());
     let stopping = stop.clone();
     tokio::spawn(record(Arc::clone(&shared.admin)));
     let work = async {
@@ -217,7 +217,7 @@ async fn accept(listener: TcpListener, shared: Arc<Listener>, mut stop: watch::R
                 return;
             };
             let (shared, stopping) = (Arc::clone(&shared), stopping.clone());
-            let connection = UnauthenticatedConnections::add(&unauthenticated);
+            let connection = ReplaceableConnections::add(&unauthenticated);
             tokio::spawn(async move {
                 tokio::select! {
                     () = shared.accept(stream, peer.ip(), &connection, stopping) => {}
@@ -265,7 +265,7 @@ impl Listener {
         self: Arc<Self>,
         stream: TcpStream,
         peer: IpAddr,
-        connection: &UnauthenticatedConnection,
+        connection: &ReplaceableConnection,
         stop: watch::Receiver<bool>,
     ) {
         _ = stream.set_nodelay(true);
@@ -289,7 +289,7 @@ impl Listener {
         self: Arc<Self>,
         stream: T,
         peer: IpAddr,
-        connection: &UnauthenticatedConnection,
+        connection: &ReplaceableConnection,
         mut stop: watch::Receiver<bool>,
     ) where
         T: AsyncRead + AsyncWrite + Unpin,
@@ -317,7 +317,7 @@ impl Listener {
         &self,
         mut request: Request<Incoming>,
         peer: IpAddr,
-        connection: &UnauthenticatedConnection,
+        connection: &ReplaceableConnection,
     ) -> Response {
         let checked = self.guard().check(&request);
         let mut answer = match (checked, self.exchange_token(&request)) {

@@ -14,7 +14,7 @@ use hyper_util::server::conn::auto;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::connection::{ClientConnection, ConnectionState, Peer};
@@ -30,7 +30,7 @@ use super::when_woken::WhenWoken;
 use crate::exchange::Timeouts;
 use crate::stall::WriteTimeout;
 use crate::state::State;
-use crate::tls::{self, NoTls};
+use crate::tls::{self, Handshakes, NoTls};
 
 /// One thread with its own runtime and connections.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(super) struct Worker {
     /// Open connections of clients. The listener gives a new one to the worker with the fewest.
     open: Arc<AtomicUsize>,
     /// Bounds the TLS handshakes under way.
-    handshakes: Semaphore,
+    handshakes: Handshakes,
 }
 
 impl Worker {
@@ -49,7 +49,7 @@ impl Worker {
             shared,
             number,
             open,
-            handshakes: Semaphore::new(MAX_HANDSHAKES),
+            handshakes: Handshakes::new(MAX_HANDSHAKES),
         }
     }
 
@@ -308,8 +308,8 @@ fn builder(idle: Duration) -> auto::Builder<TokioExecutor> {
     builder
 }
 
-/// TLS handshakes of a worker at once. Each takes some 20 KiB and about a millisecond of its core; others
-/// wait for their turn, as long as a handshake may take.
+/// TLS handshakes of a worker at once. Each takes some 20 KiB and about a millisecond of its core; for
+/// more, the oldest ends.
 const MAX_HANDSHAKES: usize = 256;
 
 const STREAM_WINDOW: u32 = 64 << 10;

@@ -10,10 +10,11 @@ use std::time::Duration;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+
+use crate::replaceable::{ReplaceableConnection, ReplaceableConnections};
 
 /// Why there is no TLS on a connection.
 #[derive(Debug)]
@@ -28,17 +29,43 @@ pub(crate) enum NoTls {
 /// for a server that has many at once.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
+const REPLACED: &str = "too many handshakes were under way, and this was the oldest";
+
 /// As much as is encrypted ahead of a client that does not read.
 const MAX_ENCRYPTED: usize = 16 << 10;
 
 /// The first byte of TLS: a handshake record.
 const HANDSHAKE: u8 = 0x16;
 
-/// Begins TLS on a new connection. `slots` bounds how many handshakes are under way: a client takes one
-/// when it begins to send. `wrap` is put between the socket and TLS.
+/// The handshakes under way, up to a bound: past it the oldest fails for the next.
+#[derive(Debug)]
+pub(crate) struct Handshakes {
+    most: usize,
+    under_way: Arc<ReplaceableConnections>,
+}
+
+impl Handshakes {
+    /// Up to so many.
+    pub(crate) fn new(most: usize) -> Self {
+        Self {
+            most,
+            under_way: Arc::default(),
+        }
+    }
+
+    fn begin(&self) -> ReplaceableConnection {
+        if self.under_way.len() >= self.most {
+            self.under_way.close_oldest();
+        }
+        ReplaceableConnections::add(&self.under_way)
+    }
+}
+
+/// Begins TLS on a new connection. It is one of `handshakes` from its first byte on. `wrap` is put
+/// between the socket and TLS.
 pub(crate) async fn accept<T>(
     config: Arc<ServerConfig>,
-    slots: &Semaphore,
+    handshakes: &Handshakes,
     stream: TcpStream,
     wrap: impl FnOnce(TcpStream) -> T,
 ) -> Result<TlsStream<T>, NoTls>
@@ -53,13 +80,16 @@ where
         if first[0] != HANDSHAKE {
             return Err(NoTls::PlainText(stream));
         }
-        // Never closed.
-        let _slot = slots.acquire().await;
+        let handshake = handshakes.begin();
         let acceptor = TlsAcceptor::from(config);
         let accepting = acceptor.accept_with(wrap(stream), |session| {
             session.set_buffer_limit(Some(MAX_ENCRYPTED));
         });
-        accepting.await.map_err(NoTls::Failed)
+        tokio::select! {
+            biased;
+            accepted = accepting => accepted.map_err(NoTls::Failed),
+            () = handshake.closed() => Err(NoTls::Failed(io::Error::other(REPLACED))),
+        }
     };
     match timeout(HANDSHAKE_TIMEOUT, accepting).await {
         Ok(accepted) => accepted,
@@ -103,22 +133,31 @@ mod tests {
         ListenerTls::new(identity, None, &[])
     }
 
-    /// What becomes of a client that sends these bytes and waits. Virtual time: when nothing else can
-    /// happen, the timeout does.
-    fn accepted(bytes: &[u8], slots: usize) -> NoTls {
+    /// What becomes of clients that send these bytes and wait, the first of them first, if so many
+    /// handshakes may be under way. Virtual time: when nothing else can happen, the timeout does.
+    fn accepted(clients: &[&[u8]], most: usize) -> NoTls {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .start_paused(true)
             .build();
         runtime.unwrap().block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-            io::Write::write_all(&mut &client, bytes).unwrap();
-            let (stream, _) = listener.accept().await.unwrap();
-            let slots = Semaphore::new(slots);
-            let config = Arc::clone(listener_tls().config());
-            let accepted = accept(config, &slots, stream, |stream| stream).await;
-            accepted.expect_err("nothing here is a handshake")
+            let handshakes = Arc::new(Handshakes::new(most));
+            let mut accepting = Vec::new();
+            for bytes in clients {
+                let address = listener.local_addr().unwrap();
+                let client = std::net::TcpStream::connect(address).unwrap();
+                io::Write::write_all(&mut &client, bytes).unwrap();
+                let (stream, _) = listener.accept().await.unwrap();
+                let config = Arc::clone(listener_tls().config());
+                let handshakes = Arc::clone(&handshakes);
+                accepting.push(tokio::spawn(async move {
+                    let _client = client;
+                    accept(config, &handshakes, stream, |stream| stream).await
+                }));
+            }
+            let first = accepting.swap_remove(0).await.unwrap();
+            first.expect_err("nothing here is a handshake")
         })
     }
 
@@ -132,22 +171,29 @@ mod tests {
     #[test]
     fn tells_plain_text_from_handshakes() {
         for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"P", b"\x80\x2e\x01"] {
-            assert_eq!(kind(&accepted(bytes, 1)), None, "{bytes:?}");
+            assert_eq!(kind(&accepted(&[bytes], 1)), None, "{bytes:?}");
         }
-        let broken = accepted(b"\x16\x03\x01\x00\x05hello", 1);
+        let broken = accepted(&[b"\x16\x03\x01\x00\x05hello"], 1);
         assert_eq!(kind(&broken), Some(io::ErrorKind::InvalidData));
     }
 
     #[test]
-    fn does_not_wait_for_ever_for_a_client_or_a_slot() {
-        for (bytes, slots) in [
-            (&b""[..], 1),
-            (b"\x16", 1),
-            (b"\x16\x03\x01\x02\x00", 1),
-            (b"\x16", 0),
-        ] {
-            let no_tls = accepted(bytes, slots);
+    fn does_not_wait_for_ever_for_a_client() {
+        for bytes in [&b""[..], b"\x16", b"\x16\x03\x01\x02\x00"] {
+            let no_tls = accepted(&[bytes], 1);
             assert_eq!(kind(&no_tls), Some(io::ErrorKind::TimedOut), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn ends_the_oldest_handshake_when_too_many_are_under_way() {
+        for (clients, first) in [
+            (&[&b"\x16"[..], b"\x16"][..], io::ErrorKind::TimedOut),
+            (&[b"\x16", b"\x16", b"\x16"], io::ErrorKind::Other),
+            // Those that have sent nothing are none.
+            (&[b"\x16", b"", b"\x16"], io::ErrorKind::TimedOut),
+        ] {
+            assert_eq!(kind(&accepted(clients, 2)), Some(first), "{clients:?}");
         }
     }
 }

@@ -10,7 +10,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::certificates::Authority;
-use crate::support::{Client, Fixture, OPEN, mock, pool, request, until};
+use crate::support::{Client, Fixture, OPEN, in_child, mock, pause, pool, request, until};
 use crate::wire::Reply;
 
 type Stream = StreamOwned<ClientConnection, TcpStream>;
@@ -172,4 +172,34 @@ fn clients_that_finish_no_handshake_delay_no_others_and_no_drain() {
     gateway.gateway.drain();
     until("all connections are closed", || gateway.gateway.is_done());
     assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0);
+}
+
+#[test]
+fn serves_beside_more_unfinished_handshakes_than_may_be_under_way() {
+    let name = "listener_tls::serves_beside_more_unfinished_handshakes_than_may_be_under_way";
+    in_child(name, || {
+        let (authority, mock) = (authority(), mock());
+        let gateway = Fixture::new(&settings(&authority, &mock.url(), ""));
+        let config = client_config(&authority, &["http/1.1"], None);
+        let name = ServerName::try_from("localhost").unwrap();
+        let mut session = ClientConnection::new(Arc::clone(&config), name).unwrap();
+        let mut hello = Vec::new();
+        session.write_tls(&mut hello).unwrap();
+        // Two workers, with 256 handshakes each: half a hello, and a hello and nothing more.
+        for sent in [&hello[..100], &hello] {
+            let stalled: Vec<TcpStream> = (0..2 * 256 + 50)
+                .map(|_| {
+                    let mut stream = TcpStream::connect(gateway.address()).unwrap();
+                    stream.write_all(sent).unwrap();
+                    stream
+                })
+                .collect();
+            pause(500);
+            let mut stream = connect(&config, gateway.address());
+            let timeout = std::time::Duration::from_secs(5);
+            stream.sock.set_read_timeout(Some(timeout)).unwrap();
+            assert_eq!(get(&mut stream, "/api/echo").unwrap().status, 200);
+            drop(stalled);
+        }
+    });
 }
