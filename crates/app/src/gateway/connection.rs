@@ -122,15 +122,18 @@ impl ConnectionState {
         }
     }
 
-    /// Ends the bodies of HTTP/2 of which the client has read nothing for so long.
-    pub(super) fn end_stalled(&self, longest: Duration) {
+    /// Ends the bodies of HTTP/2 of which the client has read nothing for so long. Returns whether one is
+    /// still held as long again after that.
+    pub(super) fn end_stalled(&self, longest: Duration) -> bool {
+        let mut is_held = false;
         self.streams().retain(|stream| {
             let stream = stream.upgrade();
-            if let Some(stream) = &stream {
-                stream.end_if_stalled(longest);
-            }
+            is_held |= stream
+                .as_ref()
+                .is_some_and(|stream| stream.end_if_stalled(longest));
             stream.is_some()
         });
+        is_held
     }
 
     fn streams(&self) -> MutexGuard<'_, Vec<Weak<StreamBody>>> {

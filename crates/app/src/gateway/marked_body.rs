@@ -4,7 +4,8 @@
 //! Over HTTP/1 hyper gets another piece only when the socket has taken most of the last. Over HTTP/2
 //! each stream has a window of its own, and hyper does not ask for a piece while that is closed. A
 //! client that never opens it would keep a place in flight and a connection to the upstream for ever,
-//! so the connection ends such bodies from outside.
+//! so the connection ends such bodies from outside. hyper keeps the stream with the piece that it has;
+//! only the end of the connection frees that.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -65,12 +66,17 @@ impl MarkedBody {
 }
 
 impl StreamBody {
-    /// Ends the body if its client has read nothing for so long.
-    pub(super) fn end_if_stalled(&self, longest: Duration) {
+    /// Ends the body if its client has read nothing for so long. Returns whether it has read nothing for
+    /// twice as long, so that the stream stays although its body was ended.
+    pub(super) fn end_if_stalled(&self, longest: Duration) -> bool {
         let mut state = self.lock();
-        if state.taken.is_some_and(|since| since.elapsed() >= longest) {
+        let Some(pause) = state.taken.map(|since| since.elapsed()) else {
+            return false;
+        };
+        if pause >= longest {
             state.body = None;
         }
+        pause >= 2 * longest
     }
 
     fn poll_frame(

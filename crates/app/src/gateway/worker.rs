@@ -15,7 +15,7 @@ use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::connection::{ClientConnection, ConnectionState, Peer};
 use super::handle::handle;
@@ -219,7 +219,16 @@ where
             // Half a request, of which nothing is known, need not be waited for.
             StopReason::Draining if !connection_state.is_unused() => {
                 connection.as_mut().graceful_shutdown();
-                _ = connection.await;
+                tokio::select! {
+                    _ = connection => {}
+                    () = stall(&connection_state, idle) => {}
+                }
+                return None;
+            }
+            // Its other streams have some time to finish.
+            StopReason::Stalled => {
+                connection.as_mut().graceful_shutdown();
+                _ = timeout(idle, connection).await;
                 return None;
             }
             StopReason::Draining | StopReason::Silent => return None,
@@ -236,6 +245,8 @@ enum StopReason {
     Draining,
     /// The connection was open for too long without a request.
     Silent,
+    /// Its client does not read a response over HTTP/2.
+    Stalled,
     /// It needs no hyper until the client sends more. The last request ended at about this time.
     Resting { since: Instant },
 }
@@ -254,7 +265,9 @@ async fn silence(state: &ConnectionState, idle: Duration, last: Instant) -> Stop
         let now = Instant::now();
         if now - stalls_checked >= idle {
             stalls_checked = now;
-            state.end_stalled(idle);
+            if state.end_stalled(idle) {
+                return StopReason::Stalled;
+            }
         }
         let after = state.at_rest();
         if after != before || after.is_none() {
@@ -276,6 +289,16 @@ async fn silence(state: &ConnectionState, idle: Duration, last: Instant) -> Stop
         }
         // Half a head, or HTTP/2.
         pause = (2 * pause).min(since + idle - now);
+    }
+}
+
+/// Ends responses over HTTP/2 that the client does not read, until one is held nevertheless.
+async fn stall(state: &ConnectionState, idle: Duration) {
+    loop {
+        tokio::time::sleep(idle).await;
+        if state.end_stalled(idle) {
+            return;
+        }
     }
 }
 

@@ -220,6 +220,8 @@ fn ends_responses_over_http2_whose_clients_do_not_read() {
     until("no place is taken", || {
         gates.snapshot(Sort::default(), 0).totals.in_flight == 0
     });
+    // It would be kept for ever otherwise, with what was sent and not read.
+    client.wait_for_end();
 }
 
 #[test]
