@@ -44,6 +44,14 @@ impl RateWatch {
         }
     }
 
+    /// The same, of a peer that has moved nothing yet and may wait no longer than `first` before it does.
+    pub(crate) fn with_first_wait(self, first: Duration) -> Self {
+        Self {
+            left: first.min(self.longest),
+            ..self
+        }
+    }
+
     /// So many bytes have come or gone.
     pub(crate) fn moved(&mut self, bytes: usize) {
         self.pause();
@@ -255,6 +263,22 @@ mod tests {
             assert_eq!(slow.kind(), io::ErrorKind::TimedOut);
             let waited = since.elapsed();
             assert!((10..20).contains(&waited.as_secs()), "{waited:?}");
+        });
+    }
+
+    #[test]
+    fn waits_less_for_peers_that_have_moved_nothing() {
+        run(async {
+            let watch = RateWatch::new(ByteRate(10), 10 * SECOND);
+            let mut watch = watch.with_first_wait(SECOND);
+            let mut context = Context::from_waker(std::task::Waker::noop());
+            assert!(watch.poll_expired(&mut context).is_pending());
+            watch.moved(50);
+            assert!(watch.poll_expired(&mut context).is_pending());
+            sleep(5 * SECOND).await;
+            assert!(watch.poll_expired(&mut context).is_pending());
+            sleep(2 * SECOND).await;
+            assert!(watch.poll_expired(&mut context).is_ready());
         });
     }
 

@@ -22,7 +22,8 @@ use super::routes::{Route, Routes};
 use super::worker::Worker;
 use super::{tunnel, upgrade};
 use crate::exchange::{
-    ReplayableBody, RequestBody, RequestBodyError, SendError, SendResult, Target, path,
+    BodyBounds, ReplayableBody, RequestBody, RequestBodyError, SendError, SendResult, Target,
+    path,
 };
 use crate::observe::TRACEPARENT;
 use crate::state::UpstreamEndpoint;
@@ -50,6 +51,16 @@ pub(super) struct ArrivingBody {
     pub(super) body: ReplayableBody,
     /// The client sends it without waiting for `100 Continue`.
     pub(super) is_coming: bool,
+}
+
+impl ArrivingBody {
+    pub(super) fn new(body: Incoming, bounds: BodyBounds, is_coming: bool) -> Self {
+        let body = match is_coming {
+            true => ReplayableBody::new(body, bounds),
+            false => ReplayableBody::asked_for(body, bounds),
+        };
+        Self { body, is_coming }
+    }
 }
 
 /// Serves one request.
@@ -83,10 +94,7 @@ pub(super) async fn handle(
             }
             None => {
                 request.trace = responder.trace_context().map(Box::new);
-                let body = ArrivingBody {
-                    body: ReplayableBody::new(body, request.route.bounds),
-                    is_coming,
-                };
+                let body = ArrivingBody::new(body, request.route.bounds, is_coming);
                 call(worker, serving, &request, body, responder).await
             }
         },
@@ -129,8 +137,7 @@ async fn serve_proxied(
 ) -> Response<ServedBody> {
     match request {
         ProxiedRequest::Forward(request) => {
-            let body = ReplayableBody::new(body, routes.bounds());
-            let body = ArrivingBody { body, is_coming };
+            let body = ArrivingBody::new(body, routes.bounds(), is_coming);
             forward::serve(worker, routes, serving, request, body, responder).await
         }
         ProxiedRequest::Tunnel(request) => {

@@ -20,7 +20,7 @@ use super::relay;
 use super::request::ParsedRequest;
 use super::response::Responder;
 use super::worker::Worker;
-use crate::exchange::{ReplayableBody, declared_length};
+use crate::exchange::declared_length;
 
 /// A request for a pool that asks for another protocol.
 #[derive(Debug)]
@@ -79,10 +79,7 @@ pub(super) async fn serve(
     responder: Responder<'_>,
 ) -> Response<ServedBody> {
     let UpgradeRequest { request, client } = *request;
-    let body = ArrivingBody {
-        body: ReplayableBody::new(body, request.route.bounds),
-        is_coming: true,
-    };
+    let body = ArrivingBody::new(body, request.route.bounds, true);
     let response = call(worker, serving, &request, body, responder).await;
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         return response;

@@ -48,7 +48,8 @@ impl BodyBounds {
 /// The longest pause of a client that sends at the lowest rate otherwise. It may hold a permit.
 const MAX_PAUSE: Duration = Duration::from_secs(10);
 
-/// How long a client has to send at the lowest rate before it may get a permit.
+/// How long a client has to send at the lowest rate before it may get a permit, or after it was asked
+/// to send.
 const STRETCH: Duration = Duration::from_secs(1);
 
 /// The body of a request over all its attempts.
@@ -122,13 +123,29 @@ impl ReplayableBody {
 
     /// A body that is still to come.
     pub fn new(rest: Incoming, bounds: BodyBounds) -> Self {
+        let watch = RateWatch::new(bounds.min_rate, bounds.longest_pause());
+        Self::watched(rest, bounds, watch)
+    }
+
+    /// A body that its client sends when it is asked for, which is when there is a permit: one that sends
+    /// nothing then, or too little, holds it for a second.
+    pub fn asked_for(rest: Incoming, bounds: BodyBounds) -> Self {
+        let watch = RateWatch::new(bounds.min_rate, bounds.longest_pause());
+        let watch = match bounds.min_rate {
+            ByteRate(0) => watch,
+            _ => watch.with_first_wait(STRETCH),
+        };
+        Self::watched(rest, bounds, watch)
+    }
+
+    fn watched(rest: Incoming, bounds: BodyBounds, watch: RateWatch) -> Self {
         if rest.is_end_stream() {
             return Self::NONE;
         }
         Self(Some(Arc::new(Mutex::new(SharedBody {
             length: rest.size_hint(),
             rest,
-            watch: RateWatch::new(bounds.min_rate, bounds.longest_pause()),
+            watch,
             bounds,
             kept: KeptBody::default(),
             trailers: None,

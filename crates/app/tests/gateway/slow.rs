@@ -56,6 +56,24 @@ fn uploads_that_drip_take_no_place_in_flight() {
     let mut client = slow.pop().unwrap();
     client.send(&"x".repeat(997));
     assert_eq!(client.reply(false).unwrap().json()["body_length"], 1000);
+#[test]
+fn uploads_that_were_asked_for_and_do_not_come_hold_a_place_for_a_second() {
+    let mock = mock();
+    let gateway = with_two_places(&mock.url(), "");
+    let expect = ["expect: 100-continue"];
+    let slow: Vec<_> = (0..4).map(|_| begin_upload(&gateway, &expect)).collect();
+    until("all are in line", || {
+        let totals = gateway.state.limiter().snapshot(Sort::default(), 0).totals;
+        totals.in_flight + totals.waiting == 4
+    });
+    let reply = gateway
+        .connect()
+        .get_with("/api/echo", &["tidegate-max-wait: 8s"]);
+    assert_eq!(reply.status, 200, "{reply:?}");
+    for mut client in slow {
+        assert_eq!(client.head().unwrap().status, 100);
+        client.reply(false).unwrap().is_own(408, "body_incomplete");
+    }
 }
 
 #[test]
