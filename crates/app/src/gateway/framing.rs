@@ -5,7 +5,7 @@
 //! hyper removes or joins some of these headers, so the gateway's code never sees the conflict. This
 //! scanner follows the bytes that a client sends, on their way to hyper: heads line by line, bodies by
 //! their length, so that it knows where the next head begins. It decides nothing else. Bytes that it
-//! cannot follow are bytes that hyper refuses; it stops there.
+//! cannot follow should be bytes that hyper refuses; if hyper goes on, the next request conflicts.
 
 use std::mem;
 
@@ -15,6 +15,8 @@ pub(super) struct FramingScanner {
     part: Part,
     /// The first bytes of a line whose end has not come yet.
     line: Vec<u8>,
+    /// More of it has come than is kept.
+    is_cut: bool,
     head: Head,
     heads: u64,
     conflict: Option<u64>,
@@ -52,7 +54,8 @@ enum Length {
     Unreadable,
 }
 
-/// As much of a line as is kept when it comes in pieces: longer than any name and length.
+/// As much of a line as is kept when it comes in pieces: longer than any name and length that mean no
+/// harm.
 const MAX_LINE: usize = 256;
 
 impl FramingScanner {
@@ -101,24 +104,30 @@ impl FramingScanner {
 
     fn scan_line<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let Some(end) = memchr::memchr(b'\n', bytes) else {
-            let room = MAX_LINE.saturating_sub(self.line.len());
-            self.line.extend_from_slice(&bytes[..bytes.len().min(room)]);
+            self.keep(bytes);
             return &[];
         };
         if self.line.is_empty() {
-            self.end_line(&bytes[..end]);
+            self.end_line(&bytes[..end], false);
         } else {
+            self.keep(&bytes[..end]);
             let mut line = mem::take(&mut self.line);
-            let room = MAX_LINE.saturating_sub(line.len());
-            line.extend_from_slice(&bytes[..end.min(room)]);
-            self.end_line(&line);
+            let is_cut = mem::take(&mut self.is_cut);
+            self.end_line(&line, is_cut);
             line.clear();
             self.line = line;
         }
         &bytes[end + 1..]
     }
 
-    fn end_line(&mut self, line: &[u8]) {
+    /// Keeps a piece of a line.
+    fn keep(&mut self, piece: &[u8]) {
+        let room = MAX_LINE.saturating_sub(self.line.len());
+        self.line.extend_from_slice(&piece[..piece.len().min(room)]);
+        self.is_cut |= piece.len() > room;
+    }
+
+    fn end_line(&mut self, line: &[u8], is_cut: bool) {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         self.part = match self.part {
             // Empty lines before a request are allowed.
@@ -126,13 +135,16 @@ impl FramingScanner {
             Part::RequestLine if line == b"PRI * HTTP/2.0" => Part::Http2,
             Part::Header if line.is_empty() => self.end_head(),
             Part::RequestLine | Part::Header => {
-                self.head.read(line);
+                self.head.read(line, is_cut);
                 Part::Header
             }
-            Part::ChunkSize => match chunk_size(line) {
+            Part::ChunkSize => match chunk_size(line, is_cut) {
                 Some(0) => Part::Trailer,
                 Some(size) => Part::Chunk(size.saturating_add(2)),
-                None => Part::Unknown,
+                None => {
+                    self.conflict.get_or_insert(self.heads + 1);
+                    Part::Unknown
+                }
             },
             Part::Trailer if line.is_empty() => Part::RequestLine,
             part => part,
@@ -155,7 +167,8 @@ impl FramingScanner {
 }
 
 impl Head {
-    fn read(&mut self, line: &[u8]) {
+    /// A line that was cut may say something else than what is left of it.
+    fn read(&mut self, line: &[u8], is_cut: bool) {
         let value = |name: &[u8]| match line.split_at_checked(name.len()) {
             Some((start, rest)) if start.eq_ignore_ascii_case(name) => rest.strip_prefix(b":"),
             _ => None,
@@ -165,14 +178,17 @@ impl Head {
                 if let Some(value) = value(b"content-length") {
                     let length = std::str::from_utf8(value.trim_ascii());
                     let length = length.ok().and_then(|length| length.parse().ok());
+                    let length = length.filter(|_| !is_cut);
                     self.is_ambiguous |= self.length.is_some() || self.is_encoded;
+                    self.is_ambiguous |= length.is_none();
                     self.length = Some(length.map_or(Length::Unreadable, Length::Bytes));
                 }
             }
             Some(b't' | b'T') => {
                 if let Some(value) = value(b"transfer-encoding") {
                     let is_chunked = value.trim_ascii().eq_ignore_ascii_case(b"chunked");
-                    self.is_ambiguous |= self.length.is_some() || self.is_encoded || !is_chunked;
+                    self.is_ambiguous |= self.length.is_some() || self.is_encoded;
+                    self.is_ambiguous |= !is_chunked || is_cut;
                     self.is_encoded = true;
                 }
             }
@@ -182,8 +198,11 @@ impl Head {
 }
 
 /// The size that a chunk begins with, before any extension.
-fn chunk_size(line: &[u8]) -> Option<u64> {
+fn chunk_size(line: &[u8], is_cut: bool) -> Option<u64> {
     let end = line.iter().position(|byte| !byte.is_ascii_hexdigit());
+    if end.is_none() && is_cut {
+        return None;
+    }
     let digits = std::str::from_utf8(&line[..end.unwrap_or(line.len())]).ok()?;
     u64::from_str_radix(digits, 16).ok()
 }
@@ -252,6 +271,49 @@ mod tests {
         }
     }
 
+    /// The number of the first conflicting request, if these come after each other.
+    fn conflict_in_pieces(pieces: &[&str]) -> Option<u64> {
+        let mut scanner = FramingScanner::default();
+        for piece in pieces {
+            scanner.scan(piece.as_bytes());
+        }
+        scanner.conflict()
+    }
+
+    #[test]
+    fn finds_what_it_cannot_read() {
+        let (zeros, blanks) = ("0".repeat(300), " ".repeat(300));
+        let head = "POST / HTTP/1.1\r\n";
+        for (start, end, number) in [
+            (format!("{head}content-length: {zeros}"), "5\r\n\r\n", 1),
+            (format!("{head}content-length:{blanks}"), "5\r\n\r\n", 1),
+            (
+                format!("{head}transfer-encoding: chunked{blanks}"),
+                "x\r\n\r\n",
+                1,
+            ),
+            (
+                format!("{head}transfer-encoding: chunked\r\n\r\n{zeros}"),
+                "5\r\n",
+                2,
+            ),
+            (format!("{head}content-length: x"), "\r\n\r\n", 1),
+        ] {
+            let found = conflict_in_pieces(&[&start, end, "and anything behind it"]);
+            assert_eq!(found, Some(number), "{start:?}");
+        }
+        let long = format!("{head}x-long: {zeros}");
+        assert_eq!(conflict_in_pieces(&[&long, "5\r\n\r\n", CONFLICT]), Some(2));
+        // In one piece it is read as hyper reads it.
+        let whole = format!("{head}content-length: {zeros}5\r\n\r\nhello{CONFLICT}");
+        assert_eq!(conflict_in_pieces(&[&whole]), Some(2));
+        let extended = format!("{head}transfer-encoding: chunked\r\n\r\n0;{zeros}");
+        assert_eq!(
+            conflict_in_pieces(&[&extended, "5\r\n\r\n", CONFLICT]),
+            Some(2)
+        );
+    }
+
     #[test]
     fn knows_when_bytes_end_with_a_whole_request() {
         for (text, whole) in [
@@ -288,11 +350,10 @@ mod tests {
     #[test]
     fn finds_none_in_bodies_values_and_separate_requests() {
         for text in [
-            "POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n13\r\ncontent-length: 5\r\n\r\n\r\n0\r\n\r\n",
+            "POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n13\r\ncontent-length: 5\r\n\r\n0\r\n\r\n",
             "GET / HTTP/1.1\r\nx: content-length: 5\r\nx-content-length: 5\r\ntransfer-encoding: chunked\r\n\r\n",
             "POST / HTTP/1.1\r\ncontent-length: 2\r\n\r\nhiPOST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
             "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-            "POST / HTTP/1.1\r\ncontent-length: x\r\n\r\n",
         ] {
             assert_eq!(conflict(text), None, "{text:?}");
         }

@@ -404,6 +404,39 @@ fn finds_conflicting_framing_behind_other_requests() {
 }
 
 #[test]
+fn finds_conflicting_framing_behind_long_lines_in_pieces() {
+    let mock = mock();
+    let gateway = Fixture::before(&mock.url());
+    let zeros = "0".repeat(300);
+    let blanks = " ".repeat(300);
+    let length = "POST /api/echo HTTP/1.1\r\nhost: localhost\r\ncontent-length:";
+    let chunked =
+        "POST /api/echo HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n";
+    let evil = "POST /api/evil HTTP/1.1\r\nhost: localhost\r\ncontent-length: 3\r\n\
+                transfer-encoding: chunked\r\n\r\n0\r\n\r\n";
+    for (start, end) in [
+        (format!("{length}{zeros}"), "5\r\n\r\nhello"),
+        (format!("{length}{blanks}"), "5\r\n\r\nhello"),
+        (format!("{chunked}{zeros}"), "5\r\nhello\r\n0\r\n\r\n"),
+    ] {
+        let mut client = gateway.connect();
+        client.send(&start);
+        pause(100);
+        client.send(end);
+        pause(100);
+        client.send(evil);
+        let mut last = client.reply(false).unwrap();
+        while let Ok(reply) = client.reply(false) {
+            last = reply;
+        }
+        assert_eq!(last.status, 400, "{start:?} {last:?}");
+    }
+    let log = mock.log();
+    let evil = log.iter().filter(|entry| entry.path.contains("evil"));
+    assert_eq!(evil.count(), 0);
+}
+
+#[test]
 fn refuses_too_many_headers_and_garbage_with_a_problem_and_closes() {
     let mock = mock();
     let gateway = Fixture::before(&mock.url());
