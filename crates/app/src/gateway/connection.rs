@@ -64,6 +64,9 @@ const FLUSHING: u8 = 2;
 /// connection is being closed.
 const NOT_BETWEEN: u64 = u64::MAX;
 
+/// Requests are those of HTTP/2, of which hyper reads everything that comes.
+const ON_HTTP2: u64 = u64::MAX - 1;
+
 /// Whether the client is still connected is not known, and no request needs it.
 const UNASKED: u8 = 0;
 /// It is asked for.
@@ -161,6 +164,13 @@ impl Serving {
 }
 
 impl Serving {
+    /// Was more read than the requests that were served, so that hyper reads no further? It does not do
+    /// that over HTTP/2.
+    pub(super) fn has_more(&self) -> bool {
+        let read = self.0.read.load(Ordering::Relaxed);
+        read != self.0.requests.load(Ordering::Relaxed) && read != ON_HTTP2
+    }
+
     /// Has the client of HTTP/1 closed its connection? hyper notices that when it reads, and it does
     /// not read while the body of a request is waited with. Only the connection can look, and hyper
     /// calls it between two polls of the request.
@@ -366,7 +376,10 @@ where
         if let Some(conflict) = this.scanner.conflict() {
             this.state.conflict.store(conflict, Ordering::Relaxed);
         }
-        let whole = this.scanner.whole_requests().unwrap_or(NOT_BETWEEN);
+        let whole = match this.scanner.is_http2() {
+            true => ON_HTTP2,
+            false => this.scanner.whole_requests().unwrap_or(NOT_BETWEEN),
+        };
         this.state.read.store(whole, Ordering::Relaxed);
         read
     }

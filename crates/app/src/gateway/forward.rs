@@ -29,7 +29,7 @@ use super::body::{ServedBody, discard};
 use super::clients::ClientIndex;
 use super::connection::Serving;
 use super::error::GatewayError;
-use super::handle::{ArrivingBody, EndpointResponse, is_permanent, while_arriving};
+use super::handle::{ArrivingBody, EndpointResponse, is_permanent, is_unread, while_arriving};
 use super::request::{RareHeaders, RequestHeaders, RequestTerms, item_kind, pass_headers};
 use super::response::{Responder, SentTo};
 use super::routes::{RouteLabel, Routes};
@@ -317,8 +317,7 @@ pub(super) async fn serve(
     let call = route.call(worker, &host, request.kind, &watch);
     let call = call.cost(request.cost.unwrap_or(1));
     let run = call.run(async |attempt| {
-        // As for a pool: hyper has not noticed it while a body is waited with.
-        if !body.body.has_arrived() && serving.client_has_left().await {
+        if is_unread(&body.body, serving) && serving.client_has_left().await {
             let (endpoint, result) = (Arc::clone(&host), Some(Err(SendError::request_body())));
             return AttemptResult::unsent(EndpointResponse { endpoint, result });
         }

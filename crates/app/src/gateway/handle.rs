@@ -178,8 +178,7 @@ pub(super) async fn call(
     let ended = {
         // Pinned at once: it is large, and would be copied.
         let run = pin!(call.run(async |attempt, endpoint| {
-            // Of a body that is still to come, hyper reads only what is asked for, so it has not noticed.
-            if !body.body.has_arrived() && serving.client_has_left().await {
+            if is_unread(&body.body, serving) && serving.client_has_left().await {
                 let result = Some(Err(SendError::request_body()));
                 return AttemptResult::unsent(EndpointResponse { endpoint, result });
             }
@@ -198,6 +197,12 @@ pub(super) async fn call(
         discard(unread);
     }
     response
+}
+
+/// May the client have left without hyper noticing? Of a body that is still to come it reads only what is
+/// asked for, and behind the beginning of a next request nothing.
+pub(super) fn is_unread(body: &ReplayableBody, serving: &Serving) -> bool {
+    !body.has_arrived() || serving.has_more()
 }
 
 /// A body that ended its request.

@@ -56,6 +56,8 @@ fn uploads_that_drip_take_no_place_in_flight() {
     let mut client = slow.pop().unwrap();
     client.send(&"x".repeat(997));
     assert_eq!(client.reply(false).unwrap().json()["body_length"], 1000);
+}
+
 #[test]
 fn uploads_that_were_asked_for_and_do_not_come_hold_a_place_for_a_second() {
     let mock = mock();
@@ -140,6 +142,25 @@ fn sends_nothing_for_clients_that_left_with_an_unread_body() {
 }
 
 #[test]
+fn sends_nothing_for_clients_that_left_behind_pipelined_requests() {
+    let mock = mock();
+    let gate = "[gate]\nstrategy = \"fixed\"\ninitial_rate = 1000\nmax_in_flight = 1\n";
+    let gateway = Fixture::new(&format!("{gate}{}", pool(&[("a", &mock.url())])));
+    let mut first = gateway.connect();
+    first.send(&request("GET", "/api/slow?first=1s", &[], ""));
+    until("it is under way", || mock.stats().in_flight == 1);
+    let mut client = gateway.connect();
+    client.send(&request("GET", "/api/bytes/7", &[], "").repeat(2));
+    until("it is in line", || waiting(&gateway) == 1);
+    drop(client);
+    assert_eq!(first.reply(false).unwrap().status, 200);
+    // Its turn would be now.
+    gateway.works();
+    let log = mock.log();
+    let sent = log.iter().filter(|entry| entry.path.contains("bytes/7"));
+    assert_eq!(sent.count(), 0);
+}
+
 /// How many requests are in line.
 fn waiting(gateway: &Fixture) -> u64 {
     let limiter = gateway.state.limiter();
@@ -178,6 +199,7 @@ fn uploads_in_tiny_pieces_take_little_memory() {
     });
 }
 
+#[test]
 fn clients_that_do_not_read_take_little_memory() {
     in_child("slow::clients_that_do_not_read_take_little_memory", || {
         // In pieces as short as a network delivers them.
