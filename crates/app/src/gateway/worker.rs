@@ -327,6 +327,7 @@ fn builder(idle: Duration) -> auto::Builder<TokioExecutor> {
         .initial_connection_window_size(CONNECTION_WINDOW)
         // Of a response whose client does not read, about this much and one piece are in memory.
         .max_send_buf_size(MAX_SEND_BUFFERED)
+        .max_header_list_size(MAX_HEADER_LIST)
         .max_concurrent_streams(1000);
     builder
 }
@@ -342,6 +343,9 @@ const MAX_SEND_BUFFERED: usize = 16 << 10;
 /// hyper refuses a longer head, and one with more than 100 headers: to allow more costs it memory for
 /// each request. The guard is stricter about their size.
 const MAX_BUFFERED: usize = 256 << 10;
+
+/// The same over HTTP/2, where longer heads are refused without a problem document.
+const MAX_HEADER_LIST: u32 = 256 << 10;
 
 /// Counts an open connection.
 #[derive(Debug)]

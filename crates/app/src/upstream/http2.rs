@@ -67,6 +67,9 @@ const STREAM_WINDOW: u32 = 64 << 10;
 /// Room for all streams, so that none keeps others from coming.
 const CONNECTION_WINDOW: u32 = MAX_STREAMS * STREAM_WINDOW;
 
+/// The longest head of a response, as over HTTP/1.1.
+const MAX_HEADER_LIST: u32 = 256 << 10;
+
 /// Only while requests are in flight; an idle connection gets no pings.
 const PING_INTERVAL: Duration = Duration::from_secs(15);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
@@ -91,6 +94,7 @@ impl Http2Connection {
             .keep_alive_timeout(PING_TIMEOUT)
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_header_list_size(MAX_HEADER_LIST)
             // None before the server has said how many.
             .initial_max_send_streams(0)
             .handshake(TokioIo::new(io))

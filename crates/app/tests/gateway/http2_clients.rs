@@ -283,3 +283,22 @@ fn joins_the_cookies_of_a_client_of_http2() {
     let echoed: serde_json::Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(echoed["headers"]["cookie"], "a=1; b=2; c=3");
 }
+
+#[test]
+fn accepts_heads_as_long_as_over_http1() {
+    let mock = mock();
+    let gateway = Fixture::before(&mock.url());
+    for (pieces, expected) in [(3, "\"x-0\":"), (6, "\"headers_too_large\"")] {
+        let mut client = FrameClient::connect(gateway.address());
+        client.send(HEADERS, END_STREAM, 1, &head("GET", "/api/echo", &[]));
+        let value = "x".repeat(13_000);
+        for number in 0..pieces {
+            let name = format!("x-{number}");
+            client.send(CONTINUATION, 0, 1, &block(&[(&name, &value)]));
+        }
+        client.send(CONTINUATION, END_HEADERS, 1, &[]);
+        let body = client.until(DATA).unwrap().payload;
+        let body = String::from_utf8(body).unwrap();
+        assert!(body.contains(expected), "{body}");
+    }
+}

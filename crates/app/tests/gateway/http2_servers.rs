@@ -75,6 +75,18 @@ const CASES: &[Case] = &[
         false,
     ),
     (
+        "a head of 40 KiB",
+        Served,
+        |id| {
+            let value = "x".repeat(13_000);
+            let first = block(&[(":status", "200"), ("x-a", &value)]);
+            let more = frame(CONTINUATION, 0, id, &block(&[("x-b", &value)]));
+            let last = frame(CONTINUATION, END_HEADERS, id, &block(&[("x-c", &value)]));
+            [frame(HEADERS, END_STREAM, id, &first), more, last].concat()
+        },
+        false,
+    ),
+    (
         "a reset without an error in a body",
         Truncated,
         |id| [begun(id), reset(id, 0)].concat(),
