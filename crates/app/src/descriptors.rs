@@ -46,6 +46,7 @@ pub(crate) fn are_used_up(error: &io::Error) -> bool {
 pub(crate) struct Descriptors {
     clients: usize,
     upstreams: usize,
+    admin: usize,
     used_by_upstreams: AtomicUsize,
 }
 
@@ -54,13 +55,15 @@ pub(crate) struct Descriptors {
 pub(crate) struct UpstreamDescriptor(Arc<Descriptors>);
 
 /// The reserve, of processes that may have many descriptors; of others it is a quarter.
-const RESERVE: usize = 256;
+const RESERVE: usize = 2048;
 
 impl Descriptors {
     /// The shares of a process that may have `limit` descriptors open.
     pub(crate) fn new(limit: usize) -> Self {
-        let shared = limit - RESERVE.min(limit / 4);
+        let reserve = RESERVE.min(limit / 4);
+        let shared = limit - reserve;
         Self {
+            admin: reserve / 2,
             clients: shared / 2,
             upstreams: shared - shared / 2,
             used_by_upstreams: AtomicUsize::new(0),
@@ -70,6 +73,11 @@ impl Descriptors {
     /// How many connections of clients may be open.
     pub(crate) fn clients(&self) -> usize {
         self.clients
+    }
+
+    /// How many connections of the admin API may be open: half of the reserve, and at least one.
+    pub(crate) fn admin(&self) -> usize {
+        self.admin.max(1)
     }
 
     /// A descriptor for a connection to an upstream, if one is left.
@@ -93,10 +101,15 @@ mod tests {
 
     #[test]
     fn divides_the_limit_and_leaves_a_reserve() {
-        for (limit, clients, upstreams) in [(128, 48, 48), (1024, 384, 384), (10_001, 4872, 4873)] {
+        for (limit, clients, upstreams, admin) in [
+            (128, 48, 48, 16),
+            (1024, 384, 384, 128),
+            (10_001, 3976, 3977, 1024),
+        ] {
             let descriptors = Descriptors::new(limit);
             let shares = (descriptors.clients, descriptors.upstreams);
             assert_eq!(shares, (clients, upstreams));
+            assert_eq!(descriptors.admin(), admin);
         }
         Descriptors::new(usize::MAX);
         assert_eq!(Descriptors::new(0).clients, 0);

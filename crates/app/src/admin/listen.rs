@@ -32,6 +32,7 @@ use super::key_path;
 use super::problem::{Kind, PROBLEM, Refused};
 use super::sign_in::Cookies;
 use super::token::{Token, TokenError};
+use crate::descriptors;
 use crate::gateway::RequestTrails;
 use crate::host_check::AcceptedHosts;
 use crate::jobs::{Jobs, StatusClient};
@@ -186,8 +187,8 @@ struct Listener {
     handshakes: Handshakes,
 }
 
-/// Connections at a time; for more, those that have shown no credential are closed, the oldest first.
-/// A browser opens up to six.
+/// Connections at a time, if there are descriptors for so many; for more, those that have shown no
+/// credential are closed, the oldest first. A browser opens up to six.
 const MAX_CONNECTIONS: usize = 1024;
 
 /// Before accepting again after the system refused.
@@ -200,15 +201,23 @@ async fn accept(listener: TcpListener, shared: Arc<Listener>, mut stop: watch::R
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
         return;
     };
-    let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let most = MAX_CONNECTIONS.min(shared.admin.state.core().descriptors().admin());
+    let slots = Arc::new(Semaphore::new(most));
     let unauthenticated = Arc::new(ReplaceableConnections::default());
     let stopping = stop.clone();
     tokio::spawn(record(Arc::clone(&shared.admin)));
     let work = async {
         loop {
-            let Ok((stream, peer)) = listener.accept().await else {
-                tokio::time::sleep(PAUSE).await;
-                continue;
+            let (stream, peer) = match listener.accept().await {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    // Otherwise the client has disconnected.
+                    if descriptors::are_used_up(&error) {
+                        unauthenticated.close_oldest();
+                    }
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
             };
             if slots.available_permits() == 0 {
                 unauthenticated.close_oldest();
@@ -231,7 +240,7 @@ async fn accept(listener: TcpListener, shared: Arc<Listener>, mut stop: watch::R
         () = work => {}
         () = is_stopped(&mut stop) => {}
     }
-    let all = u32::try_from(MAX_CONNECTIONS).unwrap_or(u32::MAX);
+    let all = u32::try_from(most).unwrap_or(u32::MAX);
     let finished = async {
         _ = slots.acquire_many(all).await;
         // A client may have left while its change was being stored.

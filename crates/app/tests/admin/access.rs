@@ -1,8 +1,9 @@
 //! Access by host, origin and token; and malformed requests.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::time::Duration;
 
+use crate::child::in_child_with_descriptors;
 use crate::support::{Answer, Running, TWO, ask, connect};
 
 fn with(running: &Running, method: &str, path: &str, headers: &[&str], body: &str) -> Answer {
@@ -157,4 +158,52 @@ fn connections_without_a_credential_make_room_for_others() {
     other.set_read_timeout(Some(wait)).unwrap();
     let read = other.read(&mut [0]).map_err(|error| error.kind());
     assert_eq!(read, Err(std::io::ErrorKind::WouldBlock));
+}
+
+#[test]
+fn connections_without_a_credential_take_no_more_than_half_the_reserve() {
+    let name = "access::connections_without_a_credential_take_no_more_than_half_the_reserve";
+    in_child_with_descriptors(name, 512, || {
+        let (running, _folder) = Running::new(TWO);
+        let mut idle: Vec<_> = (0..150).map(|_| connect(running.address())).collect();
+        assert_eq!(running.ask("GET", "/api/v1/gates", None).status, 200);
+        // A quarter of 512 is the reserve, and half of that is 64.
+        let wait = Duration::from_secs(2);
+        for (number, expected) in [(50, Ok(0)), (149, Err(std::io::ErrorKind::WouldBlock))] {
+            let stream = &mut idle[number];
+            stream.set_read_timeout(Some(wait)).unwrap();
+            let read = stream.read(&mut [0]).map_err(|error| error.kind());
+            assert_eq!(read, expected, "{number}");
+        }
+    });
+}
+
+#[test]
+fn connections_without_a_credential_make_room_when_descriptors_are_used_up() {
+    let name = "access::connections_without_a_credential_make_room_when_descriptors_are_used_up";
+    in_child_with_descriptors(name, 256, || {
+        let (running, _folder) = Running::new(TWO);
+        let mut idle: Vec<_> = (0..10).map(|_| connect(running.address())).collect();
+        assert_eq!(running.ask("GET", "/api/v1/gates", None).status, 200);
+        let mut files = Vec::new();
+        // Twice, because the last connection is closed meanwhile.
+        for wait in [Duration::from_millis(500), Duration::from_millis(1)] {
+            while let Ok(file) = std::fs::File::open("/dev/null") {
+                files.push(file);
+            }
+            idle[0].set_read_timeout(Some(wait)).unwrap();
+            assert!(idle[0].read(&mut [0]).is_err());
+        }
+        // For the client's own side.
+        drop(files.pop());
+        let mut client = connect(running.address());
+        client
+            .set_read_timeout(Some(Duration::from_secs(5)))
+            .unwrap();
+        let request = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
+        client.write_all(request).unwrap();
+        let mut start = [0; 12];
+        client.read_exact(&mut start).unwrap();
+        assert_eq!(&start, b"HTTP/1.1 200");
+    });
 }

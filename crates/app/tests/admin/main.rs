@@ -8,6 +8,9 @@
 mod access;
 mod canaries;
 mod changes;
+#[expect(dead_code, reason = "tests of the gateway use the rest")]
+#[path = "../child/mod.rs"]
+mod child;
 mod described;
 mod jobs;
 mod looking;

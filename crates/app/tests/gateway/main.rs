@@ -10,6 +10,8 @@
 
 mod bodies;
 mod certificates;
+#[path = "../child/mod.rs"]
+mod child;
 mod client_limits;
 #[path = "../collector/mod.rs"]
 mod collector;
