@@ -10,6 +10,7 @@ mod describe;
 pub(crate) mod path;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use hyper::body::Body;
@@ -27,7 +28,7 @@ use crate::upstream::Upstream;
 pub(crate) use crate::upstream::fields;
 pub use crate::upstream::{
     Addresses, BodyBounds, BodyError, Destination, DestinationError, ReplayableBody, RequestBody,
-    RequestBodyError, SendError, SendErrorKind, Timeouts, Trust, Tunnel, UpstreamBody,
+    RequestBodyError, SendError, SendErrorKind, StreamWait, Timeouts, Trust, Tunnel, UpstreamBody,
 };
 
 use describe::describe_error;
@@ -161,7 +162,7 @@ impl Exchange {
                 let outcome = attempt.status(StatusCode::OK.as_u16());
                 AttemptResult::new(Ok(tunnel), outcome).with_body()
             }
-            Err(error) => judge_error(attempt, error),
+            Err(error) => judge_error(attempt.elapsed(), error),
         };
         if let Some(outcome) = &answered.outcome {
             metrics.attempt(answered.verdict, outcome.latency);
@@ -177,13 +178,29 @@ impl Exchange {
         target: Target<'_, P>,
         make: impl FnMut() -> (Request<RequestBody>, ReplayableBody),
     ) -> AttemptResult<SendResult> {
+        let wait = StreamWait::default();
+        self.attempt_within(attempt, target, &wait, make).await
+    }
+
+    /// The same, with a bound for waiting until a stream is free. That is no latency of the server.
+    pub async fn attempt_within<P: Fn(&str) -> Option<String>>(
+        &self,
+        attempt: &Attempt,
+        target: Target<'_, P>,
+        wait: &StreamWait<'_>,
+        make: impl FnMut() -> (Request<RequestBody>, ReplayableBody),
+    ) -> AttemptResult<SendResult> {
         let (worker, destination) = (target.worker, target.destination);
+        let waited = wait.waited();
         let sending = self
             .upstream
-            .send(worker, attempt, destination, &self.timeouts, make);
-        let answered = match sending.await {
-            Ok(response) => self.judge(attempt, &target, response).await,
-            Err(error) => judge_error(attempt, error),
+            .send(worker, attempt, destination, &self.timeouts, wait, make);
+        let sent = sending.await;
+        let waited = wait.waited().saturating_sub(waited);
+        let latency = attempt.elapsed().saturating_sub(waited);
+        let answered = match sent {
+            Ok(response) => self.judge(latency, &target, response).await,
+            Err(error) => judge_error(latency, error),
         };
         if let Some(outcome) = &answered.outcome {
             target.metrics.attempt(answered.verdict, outcome.latency);
@@ -207,8 +224,8 @@ impl Exchange {
                 let outcome = head.outcome(attempt.elapsed(), self.clock.wall());
                 AttemptResult::classified(Ok(response), outcome, Some(Verdict::Success)).with_body()
             }
-            Ok(response) => self.judge(attempt, &target, response).await,
-            Err(error) => judge_error(attempt, error),
+            Ok(response) => self.judge(attempt.elapsed(), &target, response).await,
+            Err(error) => judge_error(attempt.elapsed(), error),
         };
         if let Some(outcome) = &answered.outcome {
             target.metrics.attempt(answered.verdict, outcome.latency);
@@ -220,11 +237,11 @@ impl Exchange {
     /// than the head, and the connection is free while the next attempt waits.
     async fn judge<P: Fn(&str) -> Option<String>>(
         &self,
-        attempt: &Attempt,
+        latency: Duration,
         target: &Target<'_, P>,
         mut response: Box<Response<UpstreamBody>>,
     ) -> AttemptResult<SendResult> {
-        let (latency, wall) = (attempt.elapsed(), self.clock.wall());
+        let wall = self.clock.wall();
         let status = response.status();
         if is_worth_reading(&response) {
             response.body_mut().read_beginning(MAX_READ).await;
@@ -248,10 +265,10 @@ impl Exchange {
 }
 
 /// Judges an attempt without a response.
-fn judge_error<T>(attempt: &Attempt, error: SendError) -> AttemptResult<Result<T, SendError>> {
+fn judge_error<T>(latency: Duration, error: SendError) -> AttemptResult<Result<T, SendError>> {
     match error.kind {
         SendErrorKind::Failed { failure, phase } => {
-            let outcome = Outcome::failure(failure, phase, attempt.elapsed());
+            let outcome = Outcome::failure(failure, phase, latency);
             let text = error.message.clone();
             let mut result = AttemptResult::new(Err(error), outcome);
             result.text = text;
@@ -263,7 +280,7 @@ fn judge_error<T>(attempt: &Attempt, error: SendError) -> AttemptResult<Result<T
         // The server has received some of it, so the permit is used up; it says nothing about the
         // server.
         SendErrorKind::RequestBody => {
-            let outcome = Outcome::failure(Failure::Reset, Phase::Sending, attempt.elapsed());
+            let outcome = Outcome::failure(Failure::Reset, Phase::Sending, latency);
             AttemptResult::classified(Err(error), outcome, None)
         }
     }

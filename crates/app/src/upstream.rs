@@ -21,6 +21,7 @@ mod kept_body;
 mod proxy;
 mod request_body;
 mod response_body;
+mod stream_wait;
 mod tunnel;
 mod upgrade;
 
@@ -38,6 +39,7 @@ pub use destination::{Destination, DestinationError, Trust};
 pub use error::{SendError, SendErrorKind};
 pub use request_body::{BodyBounds, ReplayableBody, RequestBody, RequestBodyError};
 pub use response_body::{BodyError, UpstreamBody};
+pub use stream_wait::StreamWait;
 pub use tunnel::Tunnel;
 
 use connect::Connector;
@@ -161,6 +163,7 @@ impl Upstream {
         _permitted: &Attempt,
         destination: &Destination,
         timeouts: &Timeouts,
+        wait: &StreamWait<'_>,
         mut make: impl FnMut() -> (Request<RequestBody>, ReplayableBody),
     ) -> Result<Box<Response<UpstreamBody>>, SendError> {
         let owner = destination.connections(worker);
@@ -172,7 +175,7 @@ impl Upstream {
                 Some(connection) => connection,
                 None => {
                     // Rare, and five times as large as all the rest of a request.
-                    let connecting = destination.connect(worker, &self.connector, timeouts);
+                    let connecting = destination.connect(worker, &self.connector, timeouts, wait);
                     let connection = Box::pin(connecting).await?;
                     started = Instant::now();
                     connection

@@ -36,7 +36,8 @@ use super::routes::{RouteLabel, Routes};
 use super::shared::SharedGateway;
 use super::worker::Worker;
 use crate::exchange::{
-    Destination, DestinationError, ReplayableBody, RequestBody, SendError, Target, Trust,
+    Destination, DestinationError, ReplayableBody, RequestBody, SendError, StreamWait, Target,
+    Trust,
 };
 use crate::host_check::AcceptedHosts;
 use crate::metrics::{KeyMetrics, Metrics, RouteMetrics};
@@ -313,6 +314,7 @@ pub(super) async fn serve(
         Err(error) => return responder.refuse(&error),
     };
     responder.route = Some(route.requests(&host.key));
+    let streams = responder.stream_wait(&request.kind);
     let watch = |step: &TrailStep| responder.watch(step);
     let call = route.call(worker, &host, request.kind, &watch);
     let call = call.cost(request.cost.unwrap_or(1));
@@ -321,9 +323,13 @@ pub(super) async fn serve(
             let (endpoint, result) = (Arc::clone(&host), Some(Err(SendError::request_body())));
             return AttemptResult::unsent(EndpointResponse { endpoint, result });
         }
-        send(worker, routes, &request, &body.body, attempt, &host).await
+        send(
+            worker, routes, &request, &body.body, &streams, attempt, &host,
+        )
+        .await
     });
     let ended = while_arriving(&body, pin!(run)).await;
+    responder.waited_outside += streams.waited();
     let response = match ended {
         Ok(ended) => responder.respond(ended, &body.body, request.cost.is_some()),
         Err(failure) => failure.refuse(responder),
@@ -340,6 +346,7 @@ async fn send(
     routes: &Routes,
     request: &ForwardRequest,
     body: &ReplayableBody,
+    streams: &StreamWait<'_>,
     attempt: Attempt,
     host: &Arc<ForwardHost>,
 ) -> AttemptResult<EndpointResponse<Arc<ForwardHost>>> {
@@ -351,7 +358,9 @@ async fn send(
         worker: worker.number,
     };
     let make = || (upstream_request(request, body, host), body.clone());
-    let answered = routes.exchange().attempt(&attempt, target, make).await;
+    let exchange = routes.exchange();
+    let attempting = exchange.attempt_within(&attempt, target, streams, make);
+    let answered = attempting.await;
     let may_resend = body.is_resendable() && !is_permanent(&answered.value);
     let answered = answered.map(|result| EndpointResponse {
         endpoint: Arc::clone(host),

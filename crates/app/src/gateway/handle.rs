@@ -22,8 +22,8 @@ use super::routes::{Route, Routes};
 use super::worker::Worker;
 use super::{tunnel, upgrade};
 use crate::exchange::{
-    BodyBounds, ReplayableBody, RequestBody, RequestBodyError, SendError, SendResult, Target,
-    path,
+    BodyBounds, ReplayableBody, RequestBody, RequestBodyError, SendError, SendResult, StreamWait,
+    Target, path,
 };
 use crate::observe::TRACEPARENT;
 use crate::state::UpstreamEndpoint;
@@ -161,8 +161,9 @@ pub(super) async fn call(
         let asked = clock.now();
         // Rare, so it need not make every request larger.
         Box::pin(token.prepare()).await;
-        responder.waited_before_call = clock.now().since(asked);
+        responder.waited_outside = clock.now().since(asked);
     }
+    let streams = responder.stream_wait(&request.kind);
     let watch = |step: &TrailStep| responder.watch(step);
     let call = route.pool.call().give_up_after(None).in_line_only();
     let call = call
@@ -182,10 +183,11 @@ pub(super) async fn call(
                 let result = Some(Err(SendError::request_body()));
                 return AttemptResult::unsent(EndpointResponse { endpoint, result });
             }
-            send_to_endpoint(worker, request, &body.body, attempt, endpoint).await
+            send_to_endpoint(worker, request, &body.body, &streams, attempt, endpoint).await
         }));
         while_arriving(&body, run).await
     };
+    responder.waited_outside += streams.waited();
     let response = match ended {
         Ok(ended) => {
             let is_counted = request.cost.is_some() && !request.is_upgrade;
@@ -253,6 +255,7 @@ async fn send_to_endpoint(
     worker: &Worker,
     request: &ParsedRequest,
     body: &ReplayableBody,
+    streams: &StreamWait<'_>,
     attempt: Attempt,
     endpoint: Arc<Endpoint<UpstreamEndpoint>>,
 ) -> AttemptResult<EndpointResponse> {
@@ -285,7 +288,10 @@ async fn send_to_endpoint(
             let (sent, _) = make();
             Box::pin(exchange.attempt_upgrade(&attempt, target, sent)).await
         }
-        false => exchange.attempt(&attempt, target, make).await,
+        false => {
+            let attempting = exchange.attempt_within(&attempt, target, streams, make);
+            attempting.await
+        }
     };
     let may_resend = body.is_resendable()
         && (!is_permanent(&answered.value) || has_other(&request.route, &endpoint));

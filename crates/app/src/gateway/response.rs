@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use policy::gate::Reason;
-use policy::item::TerminalReason;
+use policy::item::{ItemKind, TerminalReason};
 use policy::time::Timestamp;
 use tidegate::call::{CallDecision, Trail, TrailStep};
 use tidegate::{CallError, CallResult, InFlight, RefusalReason};
@@ -23,7 +23,9 @@ use super::routes::{RouteLabel, Routes};
 use super::trails::{RequestId, RequestTrail};
 use super::tunnel::TunnelResponse;
 use super::worker::Worker;
-use crate::exchange::{ReplayableBody, RequestBodyError, SendError, SendErrorKind, Tunnel};
+use crate::exchange::{
+    ReplayableBody, RequestBodyError, SendError, SendErrorKind, StreamWait, Tunnel,
+};
 use crate::log::{ItemId, Level, RequestEnd, Retry};
 use crate::metrics::{Metrics, RequestOutcome};
 use crate::observe::{FinishedRequest, TraceContext, TraceParent};
@@ -39,8 +41,8 @@ pub(super) struct Responder<'a> {
     observed: Option<Box<ObservedRequest>>,
     /// How often it was sent so far.
     sent: AtomicU32,
-    /// How long it waited for its credential.
-    pub(super) waited_before_call: Duration,
+    /// How long it waited besides its call: for its credential, and for streams of HTTP/2.
+    pub(super) waited_outside: Duration,
     pub(super) route: Option<Arc<RouteLabel>>,
     is_recorded: bool,
 }
@@ -230,7 +232,7 @@ impl<'a> Responder<'a> {
             observed: ObservedRequest::new(core, routes, request, id, trace_parent.as_deref()),
             trace_parent,
             sent: AtomicU32::new(0),
-            waited_before_call: Duration::ZERO,
+            waited_outside: Duration::ZERO,
             route: None,
             is_recorded: false,
         }
@@ -239,6 +241,13 @@ impl<'a> Responder<'a> {
     /// The place of the request in its trace, if traces are exported.
     pub(super) fn trace_context(&self) -> Option<TraceContext> {
         self.observed.as_ref().and_then(|observed| observed.trace)
+    }
+
+    /// How long its attempts may wait for streams, if it may wait as this kind of item says.
+    pub(super) fn stream_wait(&self, kind: &ItemKind) -> StreamWait<'a> {
+        let longest = kind.expires_after.unwrap_or(Duration::MAX);
+        let clock = self.worker.shared.state.clock();
+        StreamWait::until(clock, self.started + longest)
     }
 
     /// Counts sends, and logs that the request will be sent again.
@@ -348,7 +357,7 @@ impl<'a> Responder<'a> {
         };
         let summary = CallSummary {
             sent,
-            waited: self.waited_before_call,
+            waited: self.waited_outside,
             trail,
         };
         EndedCall {

@@ -20,7 +20,7 @@ use http::HeaderValue;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout};
 use url::{Host, Url};
 
 use super::Timeouts;
@@ -28,6 +28,7 @@ use super::connect::{Connector, NewConnection};
 use super::error::SendError;
 use super::http1::Http1Connection;
 use super::http2::{Http2Connection, Http2Stream};
+use super::stream_wait::StreamWait;
 use crate::host_check::is_localhost;
 use crate::tls::{Http2Mode, Transport, TransportId};
 
@@ -203,9 +204,9 @@ impl Destination {
         worker: usize,
         connector: &Connector,
         timeouts: &Timeouts,
+        wait: &StreamWait<'_>,
     ) -> Result<Connection, SendError> {
         let connections = self.connections(worker);
-        let deadline = Instant::now() + timeouts.first_byte;
         loop {
             // Over HTTP/1.1 every request needs a connection of its own.
             if !self.may_share() || connections.is_http1.load(Ordering::Relaxed) {
@@ -218,7 +219,8 @@ impl Destination {
                 return Ok(Connection::Http2(stream));
             }
             if connections.are_all_used() {
-                connections.free_stream(deadline).await?;
+                wait.wait_for(connections.free_stream(), timeouts.first_byte)
+                    .await?;
                 continue;
             }
             match connections.set_up() {
@@ -298,6 +300,9 @@ const MAX_IDLE: usize = 256;
 /// Shared connections to one server. Requests beyond their streams wait.
 const MAX_SHARED: usize = 16;
 
+/// How often a request that waits for a stream asks whether the server allows more.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
 /// A connection, or a part of one, that a request can be sent on.
 #[derive(Debug)]
 pub(super) enum Connection {
@@ -346,19 +351,21 @@ impl WorkerConnections {
         lock(&self.shared).len() >= MAX_SHARED
     }
 
-    /// Waits until a stream may be free: that is no failure of the server.
-    async fn free_stream(&self, deadline: Instant) -> Result<(), SendError> {
-        let freed = timeout_at(deadline, self.freed.notified()).await;
-        freed.map_err(|_| SendError::no_stream())
+    /// Waits until a stream may be free.
+    async fn free_stream(&self) {
+        while timeout(LOOK_INTERVAL, self.freed.notified()).await.is_err() {
+            // hyper says nothing when a server allows more.
+            lock(&self.shared).iter().for_each(Http2Connection::look);
+        }
     }
 
-    /// A request over HTTP/2 is over.
+    /// A request over HTTP/2 is over, or the server allows one more.
     pub(super) fn stream_is_free(&self) {
         self.freed.notify_one();
     }
 
     /// Takes a new connection in. Returns it if it is for one request only.
-    fn add(&self, connected: NewConnection) -> Option<Connection> {
+    fn add(self: &Arc<Self>, connected: NewConnection) -> Option<Connection> {
         match connected {
             NewConnection::Http1(connection) => {
                 self.is_http1.store(true, Ordering::Relaxed);
@@ -366,6 +373,7 @@ impl WorkerConnections {
             }
             NewConnection::Http2(connection) => {
                 self.is_http1.store(false, Ordering::Relaxed);
+                connection.enter(self);
                 lock(&self.shared).push(connection);
                 None
             }

@@ -9,8 +9,8 @@
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -41,6 +41,10 @@ struct Streams {
     open: AtomicUsize,
     /// How many the server allows.
     allowed: AtomicUsize,
+    /// The connections that it is one of. Set when it is taken in.
+    owner: OnceLock<Weak<WorkerConnections>>,
+    /// Lets the task of the connection look at what the server allows.
+    look: Notify,
     is_tls: bool,
 }
 
@@ -109,11 +113,24 @@ impl Http2Connection {
         }
         let streams = Arc::new(Streams {
             open: AtomicUsize::new(0),
-            allowed: AtomicUsize::new(connection.current_max_send_streams()),
+            allowed: AtomicUsize::new(0),
+            owner: OnceLock::new(),
+            look: Notify::new(),
             is_tls,
         });
+        streams.allow(connection.current_max_send_streams());
         tokio::spawn(drive(connection, Arc::clone(&streams)));
         Ok(Self { sender, streams })
+    }
+
+    /// Lets it wake requests that wait for a stream of `owner`.
+    pub(super) fn enter(&self, owner: &Arc<WorkerConnections>) {
+        _ = self.streams.owner.set(Arc::downgrade(owner));
+    }
+
+    /// Asks for a look at what the server allows now.
+    pub(super) fn look(&self) {
+        self.streams.look.notify_one();
     }
 
     /// Can no more requests be sent on it?
@@ -130,7 +147,7 @@ impl Http2Connection {
     pub(super) fn stream(&self, owner: &Arc<WorkerConnections>) -> Option<Http2Stream> {
         let allowed = self.streams.allowed.load(Ordering::Relaxed);
         let open = self.streams.open.load(Ordering::Relaxed);
-        if open >= allowed.min(MAX_STREAMS as usize) {
+        if open >= allowed {
             return None;
         }
         self.streams.open.fetch_add(1, Ordering::Relaxed);
@@ -144,19 +161,39 @@ impl Http2Connection {
     }
 }
 
-/// Drives a connection to its end, and notes how many streams the server allows.
+/// Drives a connection to its end, and notes how many streams the server allows: when it is polled, which
+/// is with each request, and when someone waits for a stream.
 async fn drive<T: Io + 'static>(
     mut connection: Connection<TokioIo<ReadSignal<T>>, RequestBody, TokioExecutor>,
     streams: Arc<Streams>,
 ) {
-    // Its requests have their errors from hyper.
-    _ = poll_fn(|context| {
-        let polled = Pin::new(&mut connection).poll(context);
-        let allowed = connection.current_max_send_streams();
-        streams.allowed.store(allowed, Ordering::Relaxed);
-        polled
-    })
-    .await;
+    loop {
+        let driving = poll_fn(|context| {
+            let polled = Pin::new(&mut connection).poll(context);
+            streams.allow(connection.current_max_send_streams());
+            polled
+        });
+        tokio::select! {
+            // Its requests have their errors from hyper.
+            _ = driving => return,
+            () = streams.look.notified() => {}
+        }
+    }
+}
+
+impl Streams {
+    /// The server allows so many. If these are more than before, requests that wait are woken.
+    fn allow(&self, streams: usize) {
+        let streams = streams.min(MAX_STREAMS as usize);
+        let before = self.allowed.swap(streams, Ordering::Relaxed);
+        if streams > before
+            && let Some(owner) = self.owner.get().and_then(Weak::upgrade)
+        {
+            for _ in before..streams {
+                owner.stream_is_free();
+            }
+        }
+    }
 }
 
 /// Signals every read: hyper says nothing when settings arrive.

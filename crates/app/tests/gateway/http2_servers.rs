@@ -16,6 +16,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tokio_rustls::server::TlsStream;
 
 use crate::frames::{
@@ -483,5 +484,95 @@ fn refuses_with_in_flight_when_no_stream_becomes_free() {
         drop(stalled);
         // It says nothing about the server: the breaker is closed.
         until("a stream is free", || gateway.get("/api/x").status == 200);
+    });
+}
+
+#[test]
+fn waits_for_a_stream_no_longer_than_the_client() {
+    let name = "http2_servers::waits_for_a_stream_no_longer_than_the_client";
+    trusting(name, |folder| {
+        let url = listen(folder, "localhost", &["h2"], |_, stream| {
+            ordinary(stream, 1)
+        });
+        let gateway = Fixture::before(&url);
+        let mut stalled: Vec<_> = (0..32).map(|_| gateway.connect()).collect();
+        for client in &mut stalled {
+            client.send(&request("GET", "/api/long", &[], ""));
+            assert_eq!(client.head().unwrap().status, 200);
+        }
+        let mut client = gateway.connect();
+        let reply = client.get_with("/api/x", &["tidegate-max-wait: 300ms"]);
+        reply.is_own(503, "in_flight");
+        let waited: u64 = reply.header("tidegate-wait-ms").unwrap().parse().unwrap();
+        assert!(waited >= 250, "{reply:?}");
+        // One that gets a stream in time has waited as well, and the server was not slow.
+        client.send(&request("GET", "/api/x", &[], ""));
+        pause(3000);
+        drop(stalled);
+        let reply = client.reply(false).unwrap();
+        assert_eq!(reply.status, 200, "{reply:?}");
+        let waited: u64 = reply.header("tidegate-wait-ms").unwrap().parse().unwrap();
+        assert!(waited >= 2900, "{reply:?}");
+        let metrics = gateway.state.core().metrics().render();
+        let latency = metrics.lines().find_map(|line| {
+            line.strip_prefix("tidegate_gate_latency_seconds_sum{key=\"api/a\"} ")
+        });
+        let latency: f64 = latency.unwrap().parse().unwrap();
+        assert!(latency < 2.9, "{latency}");
+    });
+}
+
+/// A server that allows a stream until it `raises` that to a hundred. Then it responds; to what came
+/// before it never does.
+async fn raising(stream: TlsStream<TcpStream>, mut raises: watch::Receiver<bool>) {
+    let (mut reading, mut writing) = tokio::io::split(stream);
+    let allow = |streams| frame(SETTINGS, 0, 0, &[0, 3, 0, 0, 0, streams]);
+    let mut preface = [0; 24];
+    if reading.read_exact(&mut preface).await.is_err() {
+        return;
+    }
+    _ = writing.write_all(&allow(1)).await;
+    let writing = Arc::new(tokio::sync::Mutex::new(writing));
+    let raising = {
+        let (writing, mut raises) = (Arc::clone(&writing), raises.clone());
+        tokio::spawn(async move {
+            if raises.wait_for(|raises| *raises).await.is_ok() {
+                _ = writing.lock().await.write_all(&allow(100)).await;
+            }
+        })
+    };
+    while let Some((kind, flags, id)) = read_frame(&mut reading).await {
+        let bytes = match kind {
+            SETTINGS if flags == 0 => frame(SETTINGS, 1, 0, &[]),
+            HEADERS if *raises.borrow_and_update() => only(id, &[(":status", "200")]),
+            _ => continue,
+        };
+        _ = writing.lock().await.write_all(&bytes).await;
+    }
+    raising.abort();
+}
+
+#[test]
+fn sends_what_waits_when_the_server_allows_more_streams() {
+    let name = "http2_servers::sends_what_waits_when_the_server_allows_more_streams";
+    trusting(name, |folder| {
+        let (raise, raises) = watch::channel(false);
+        let url = listen(folder, "localhost", &["h2"], move |_, stream| {
+            raising(stream, raises.clone())
+        });
+        let gateway = Fixture::before(&url);
+        let mut clients: Vec<_> = (0..40).map(|_| gateway.connect()).collect();
+        for client in &mut clients {
+            client.send(&request("GET", "/api/x", &[], ""));
+        }
+        pause(1000);
+        raise.send_replace(true);
+        // Of 40, two workers sent 32.
+        let served = || {
+            let metrics = gateway.state.core().metrics().render();
+            let mut lines = metrics.lines();
+            lines.any(|line| line.contains("\"success\"") && line.ends_with(" 8"))
+        };
+        until("those that waited are served", served);
     });
 }
