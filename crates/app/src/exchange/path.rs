@@ -34,8 +34,10 @@ fn climbs(path_and_query: &str) -> bool {
         segment
             .replace("%2f", "/")
             .replace("%5c", "/")
+            .replace("%3b", ";")
             .split('/')
-            .any(|part| part == "..")
+            // And ignore what is behind a semicolon.
+            .any(|part| part.split(';').next() == Some(".."))
     })
 }
 
@@ -83,6 +85,9 @@ mod tests {
             "/llm/a%2f..%2fb",
             "/llm/..%5cb",
             "/llm/a\\..\\b",
+            "/llm/..;/b",
+            "/llm/..;x=1",
+            "/llm/%2e%2e%3bx/b",
         ] {
             assert_eq!(parts(path), None, "{path}");
         }
@@ -92,6 +97,7 @@ mod tests {
             "/llm/a?x=../b",
             "/llm/%20",
             "/llm/v1..2/c",
+            "/llm/a;..",
         ] {
             assert!(parts(path).is_some(), "{path}");
         }
