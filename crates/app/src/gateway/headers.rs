@@ -101,8 +101,10 @@ const KEPT: [HeaderName; 6] = [
 ];
 
 pub(super) fn words(value: &HeaderValue) -> impl Iterator<Item = &str> {
-    let text = value.to_str().unwrap_or_default();
-    text.split(',')
+    let words = value.as_bytes().split(|byte| *byte == b',');
+    // Each by itself: one that cannot be read does not hide the others.
+    words
+        .filter_map(|word| std::str::from_utf8(word).ok())
         .map(str::trim)
         .filter(|name| !name.is_empty())
 }
@@ -149,6 +151,16 @@ mod tests {
             ),
             ["retry-after: 3"]
         );
+    }
+
+    #[test]
+    fn one_unreadable_name_in_connection_hides_no_others() {
+        let mut headers = HeaderMap::new();
+        let value = HeaderValue::from_bytes(b"\xff, x-local").unwrap();
+        headers.insert(header::CONNECTION, value);
+        headers.insert("x-local", HeaderValue::from_static("1"));
+        clean_request(&mut headers);
+        assert!(headers.is_empty(), "{headers:?}");
     }
 
     #[test]
