@@ -41,6 +41,7 @@ use crate::exchange::{
 };
 use crate::host_check::AcceptedHosts;
 use crate::metrics::{KeyMetrics, Metrics, RouteMetrics};
+use crate::observe::{TRACEPARENT, TraceContext};
 use crate::settings::{Forward, Settings};
 
 /// How requests of forward mode are treated, and where they are counted.
@@ -188,6 +189,7 @@ pub(super) struct ForwardRequest {
     headers: RequestHeaders,
     kind: ItemKind,
     cost: Option<u32>,
+    trace: Option<Box<TraceContext>>,
 }
 
 /// A `CONNECT`.
@@ -240,6 +242,7 @@ pub(super) fn parse<B>(
         path: path.unwrap_or_else(|| PathAndQuery::from_static("/")),
         headers: RequestHeaders::new(headers),
         cost: terms.cost,
+        trace: None,
         target,
         kind,
     }))
@@ -302,7 +305,7 @@ pub(super) async fn serve(
     worker: &Worker,
     routes: &Routes,
     serving: &Serving,
-    request: ForwardRequest,
+    mut request: ForwardRequest,
     body: ArrivingBody,
     mut responder: Responder<'_>,
 ) -> Response<ServedBody> {
@@ -314,6 +317,7 @@ pub(super) async fn serve(
         Err(error) => return responder.refuse(&error),
     };
     responder.route = Some(route.requests(&host.key));
+    request.trace = responder.trace_context().map(Box::new);
     let streams = responder.stream_wait(&request.kind);
     let watch = |step: &TrailStep| responder.watch(step);
     let call = route.call(worker, &host, request.kind, &watch);
@@ -357,7 +361,10 @@ async fn send(
         metrics: &host.metrics,
         worker: worker.number,
     };
-    let make = || (upstream_request(request, body, host), body.clone());
+    let make = || {
+        let sent = upstream_request(request, body, host, attempt.number);
+        (sent, body.clone())
+    };
     let exchange = routes.exchange();
     let attempting = exchange.attempt_within(&attempt, target, streams, make);
     let answered = attempting.await;
@@ -378,6 +385,7 @@ fn upstream_request(
     request: &ForwardRequest,
     body: &ReplayableBody,
     host: &ForwardHost,
+    attempt: u32,
 ) -> Request<RequestBody> {
     let mut sent = Request::new(body.body());
     *sent.method_mut() = request.method.clone();
@@ -385,6 +393,10 @@ fn upstream_request(
     *sent.headers_mut() = request.headers.for_attempt();
     let authority = host.destination.authority().clone();
     sent.headers_mut().insert(http::header::HOST, authority);
+    if let Some(trace) = &request.trace {
+        sent.headers_mut()
+            .insert(TRACEPARENT, trace.header(attempt));
+    }
     sent
 }
 

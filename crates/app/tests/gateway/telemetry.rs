@@ -115,6 +115,31 @@ fn request_and_attempts_are_spans_of_the_clients_trace() {
 }
 
 #[test]
+fn attempts_of_forward_mode_are_sent_with_their_span() {
+    let heads: Arc<Mutex<Vec<String>>> = Arc::default();
+    let seen = Arc::clone(&heads);
+    let upstream = Raw::start(move |_, mut client| {
+        let Some(head) = client.request() else { return };
+        seen.lock().unwrap().push(head);
+        client.send("HTTP/1.1 200 X\r\ncontent-length: 2\r\n\r\nok");
+    });
+    let collector = Collector::start();
+    let forward = "[network]\nallow = [\"127.0.0.0/8\"]\n[forward]\nallow = [\"127.0.0.1\"]\n";
+    let (gateway, telemetry) = exporting(&upstream.url(), &collector.url, forward);
+    let reply = gateway.get(&format!("{}/x", upstream.url()));
+    assert_eq!(reply.status, 200, "{reply:?}");
+    stop(telemetry);
+    let spans = collector.spans();
+    let mut attempts = spans.iter().filter(|span| span.kind() == SpanKind::Client);
+    let attempt = attempts.next().unwrap();
+    let hex = |id: &[u8]| -> String { id.iter().map(|byte| format!("{byte:02x}")).collect() };
+    let (trace, span) = (hex(&attempt.trace_id), hex(&attempt.span_id));
+    let head = heads.lock().unwrap()[0].clone();
+    let expected = format!("traceparent: 00-{trace}-{span}-01\r\n");
+    assert!(head.contains(&expected), "{head}");
+}
+
+#[test]
 fn waits_are_events_with_their_reason() {
     let upstream = mock();
     let collector = Collector::start();
