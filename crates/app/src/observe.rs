@@ -55,6 +55,8 @@ pub struct FinishedRequest {
     pub status: u16,
     /// Bytes of the response's body that were handed to the client's connection.
     pub bytes: u64,
+    /// The body of its response broke off.
+    pub is_truncated: bool,
     /// How often it was sent.
     pub attempts: u32,
     /// How long it waited, in lines and between attempts.
@@ -71,11 +73,16 @@ pub struct FinishedRequest {
     pub trail: Trail,
 }
 
+/// The reason of a response that began as a success.
+const TRUNCATED: &str = "truncated";
+
 impl FinishedRequest {
     /// Why it ended, in one word; `None` if it succeeded.
     pub(crate) fn reason(&self) -> Option<&'static str> {
-        let is_success = self.outcome == RequestOutcome::Success;
-        (!is_success).then(|| self.outcome.as_str())
+        match self.outcome {
+            RequestOutcome::Success => self.is_truncated.then_some(TRUNCATED),
+            outcome => Some(outcome.as_str()),
+        }
     }
 
     /// From its arrival to the end of the response.

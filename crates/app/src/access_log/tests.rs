@@ -25,6 +25,7 @@ fn request(path: &str) -> FinishedRequest {
         endpoint: Some("a".into()),
         status: 200,
         bytes: 512,
+        is_truncated: false,
         attempts: 2,
         wait: Duration::from_micros(40_500),
         outcome: RequestOutcome::Success,

@@ -72,6 +72,7 @@ impl ObservedRequest {
             route: end.route,
             status: end.status,
             bytes: 0,
+            is_truncated: false,
             attempts: end.attempts,
             wait: end.wait,
             outcome: end.outcome,
@@ -123,6 +124,7 @@ pub(super) fn record_unparsed(
         endpoint: None,
         status,
         bytes,
+        is_truncated: false,
         attempts: 0,
         wait: std::time::Duration::ZERO,
         outcome,
@@ -151,6 +153,7 @@ pub struct ObservedBody {
     request: Option<FinishedRequest>,
     observers: Arc<Observers>,
     bytes: u64,
+    is_truncated: bool,
 }
 
 impl ObservedBody {
@@ -164,6 +167,7 @@ impl ObservedBody {
             request: Some(request),
             observers: Arc::clone(observers),
             bytes: 0,
+            is_truncated: false,
         }
     }
 
@@ -172,10 +176,12 @@ impl ObservedBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let polled = Pin::new(&mut self.body).poll_frame(context);
-        if let Poll::Ready(Some(Ok(frame))) = &polled
-            && let Some(data) = frame.data_ref()
-        {
-            self.bytes += data.len() as u64;
+        match &polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                self.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+            }
+            Poll::Ready(Some(Err(_))) => self.is_truncated = true,
+            Poll::Ready(None) | Poll::Pending => {}
         }
         polled
     }
@@ -185,10 +191,10 @@ impl Drop for ObservedBody {
     fn drop(&mut self) {
         if let Some(request) = self.request.take() {
             let ended = self.observers.clock().now();
-            let bytes = self.bytes;
             self.observers.finish(FinishedRequest {
                 ended,
-                bytes,
+                bytes: self.bytes,
+                is_truncated: self.is_truncated,
                 ..request
             });
         }

@@ -129,8 +129,9 @@ fn request_span(
         event(span, step, time);
     }
     // For a server only its own failures are errors; what a client did wrong is none.
-    if request.status >= 500 {
-        attribute(span, ATTRIBUTES, "error.type", request.outcome.as_str());
+    if request.status >= 500 || request.is_truncated {
+        let reason = request.reason().unwrap_or(request.outcome.as_str());
+        attribute(span, ATTRIBUTES, "error.type", reason);
         span.message(15, |status| status.number(3, ERROR));
     }
 }

@@ -200,3 +200,16 @@ fn a_reload_opens_the_file_again_and_can_switch_it_off() {
         "{error}"
     );
 }
+
+#[test]
+fn bodies_that_break_off_are_no_success() {
+    let upstream = Raw::saying(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhello");
+    let gateway = Fixture::before(&upstream.url());
+    let log = log_of(&gateway, "json");
+    let mut client = gateway.connect();
+    client.send(&request("GET", "/api/x", &[], ""));
+    assert!(client.reply(false).is_err());
+    let line = &lines(&gateway, &log, 1)[0];
+    assert_eq!((&line["status"], &line["bytes"]), (&200.into(), &5.into()));
+    assert_eq!(line["reason"], "truncated");
+}
