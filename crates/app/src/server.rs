@@ -318,8 +318,8 @@ impl Server {
 
     /// What a person sees of it, in one line.
     fn status(&self) -> String {
-        let (address, admin) = (self.address(), self.admin_address());
-        format!("listening on http://{address}, admin API on http://{admin}")
+        let (address, admin) = (self.gateway.url(), self.admin.url());
+        format!("listening on {address}, admin API on {admin}")
     }
 
     /// The threads without which no request is served, no operation delivered, and no health shown.
@@ -368,7 +368,15 @@ impl Server {
         let has_other_gates = agreed_gate(configuration.settings()) != agreed_gate(settings);
         // Other certificates are used from now on; clients of the other scheme would all fail.
         let listeners = &configuration.settings().listeners;
+        let started = configuration.settings();
+        let headers = &started.telemetry_headers;
+        let has_other_telemetry =
+            started.telemetry != settings.telemetry || *headers != settings.telemetry_headers;
+        let shards = |settings: &Settings| settings.gates.default_value().gate.shards();
         let changes = [
+            ("telemetry", has_other_telemetry),
+            ("trails.keep", started.trails.keep != settings.trails.keep),
+            ("gate.shards", shards(started) != shards(settings)),
             ("server.listen", before.listen != after.listen),
             ("server.admin", before.admin != after.admin),
             ("server.data", before.data != after.data),
@@ -425,7 +433,8 @@ fn workers() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::Secret;
+    use crate::settings::{Process, Secret, Sources};
+    use crate::tls::{Certificates, Identity, ListenerTls};
 
     #[test]
     fn reload_refuses_what_needs_a_restart_and_changes_nothing() {
@@ -453,6 +462,15 @@ mod tests {
             |settings: &mut Settings| settings.storage.shared_gates.namespace.push('x'),
             |settings: &mut Settings| settings.storage.shared_gates.gates_interval *= 2,
             |settings: &mut Settings| settings.storage.shared_gates.gates_lease *= 2,
+            |settings: &mut Settings| settings.telemetry.sample = 0.5,
+            |settings: &mut Settings| settings.trails.keep += 1,
+            |settings: &mut Settings| {
+                let sources = Sources {
+                    file: Some(("t.toml".to_owned(), b"[gate]\nshards = 8\n".to_vec())),
+                    flags: Vec::new(),
+                };
+                settings.gates = Settings::load(&sources, &Process).unwrap().gates;
+            },
         ] {
             let mut changed = other.clone();
             change(&mut changed);
@@ -462,6 +480,31 @@ mod tests {
         }
         server.reload(Ok(other));
         assert_eq!(idle(&server), before / 2);
+        stop(server);
+    }
+
+    #[test]
+    fn status_says_which_listener_speaks_tls() {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let chain = Certificates::from_pem(made.cert.pem().as_bytes()).unwrap();
+        let key = made.signing_key.serialize_pem();
+        let identity = Identity::new(chain, key.as_bytes(), "cert").unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let mut settings = Settings::default();
+        let free: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        (settings.server.listen, settings.server.admin) = (free, free);
+        settings.server.data = folder.path().to_owned();
+        settings.listeners.data_plane = Some(ListenerTls::new(identity, None, &[]));
+        let server = Server::start(settings, Logs::silent()).unwrap();
+        let (address, admin) = (server.address(), server.admin_address());
+        assert_eq!(
+            server.status(),
+            format!("listening on https://{address}, admin API on http://{admin}")
+        );
+        stop(server);
+    }
+
+    fn stop(server: Server) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();
