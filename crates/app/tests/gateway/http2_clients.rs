@@ -1,11 +1,13 @@
 //! Clients of HTTP/2 that break its rules, frame by frame: the stream or the connection ends, nothing of
 //! it reaches the upstream, and other clients are served as before.
 
+use tidegate::Sort;
+
 use crate::frames::{
     ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, FrameClient, GO_AWAY, HEADERS, PING, PREFACE,
     RESET, Received, SETTINGS, WINDOW_UPDATE, block, head,
 };
-use crate::support::{Fixture, mock};
+use crate::support::{Fixture, Raw, mock, pool, request, until};
 
 /// What has to become of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -301,4 +303,48 @@ fn accepts_heads_as_long_as_over_http1() {
         let body = String::from_utf8(body).unwrap();
         assert!(body.contains(expected), "{body}");
     }
+}
+
+#[test]
+fn a_body_that_breaks_off_ends_with_a_reset() {
+    let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhello";
+    let chunked = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n";
+    for answer in [&answer[..], chunked] {
+        let upstream = Raw::saying(answer);
+        let gateway = Fixture::before(&upstream.url());
+        let mut client = FrameClient::connect(gateway.address());
+        client.get(1, "/api/x");
+        loop {
+            let received = client.next().unwrap();
+            if received.stream == 1 && received.kind == RESET {
+                break;
+            }
+            let ends = received.stream == 1 && received.flags & END_STREAM != 0;
+            assert!(!ends, "{received:?}");
+        }
+    }
+}
+
+#[test]
+fn sends_nothing_for_streams_that_were_reset_while_they_waited() {
+    let mock = mock();
+    let gate = "[gate]\nstrategy = \"fixed\"\ninitial_rate = 1000\nmax_in_flight = 1\n";
+    let gateway = Fixture::new(&format!("{gate}{}", pool(&[("a", &mock.url())])));
+    let mut first = gateway.connect();
+    first.send(&request("GET", "/api/slow?first=1s", &[], ""));
+    until("it is under way", || mock.stats().in_flight == 1);
+    let waiting = || {
+        let limiter = gateway.state.limiter();
+        limiter.snapshot(Sort::default(), 0).totals.waiting
+    };
+    let mut client = FrameClient::connect(gateway.address());
+    client.get(1, "/api/bytes/7");
+    until("it is in line", || waiting() == 1);
+    client.send(RESET, 0, 1, &8_u32.to_be_bytes());
+    until("it has left the line", || waiting() == 0);
+    assert_eq!(first.reply(false).unwrap().status, 200);
+    gateway.works();
+    let log = mock.log();
+    let sent = log.iter().filter(|entry| entry.path.contains("bytes"));
+    assert_eq!(sent.count(), 0);
 }

@@ -119,6 +119,28 @@ const CASES: &[Case] = &[
     ),
     ("a connection that ends in a body", Truncated, begun, true),
     (
+        // It is sent once more, on a new connection.
+        "going away without having seen it, on an open connection",
+        Served,
+        |_| going(0, 0),
+        false,
+    ),
+    (
+        "going away before a whole response, on an open connection",
+        Served,
+        |id| [going(id, 0), only(id, &[(":status", "200")])].concat(),
+        false,
+    ),
+    (
+        "a reset without an error behind a whole body",
+        Served,
+        |id| {
+            let body = frame(DATA, END_STREAM, id, b"all of it");
+            [ok(id, &[]), body, reset(id, 0)].concat()
+        },
+        false,
+    ),
+    (
         "a body shorter than its length",
         Truncated,
         |id| {
