@@ -22,10 +22,10 @@ pub(crate) use events::{disabled_text, millis, unix_millis};
 use crate::descriptors::{self, Descriptors};
 use crate::fleet::FleetHealth;
 use crate::log::{Log, Logs};
-use crate::metrics::{GateCollector, LogCollector, Metrics, ObserverCollector};
+use crate::metrics::{GateCollector, LogCollector, Metrics, ObserverCollector, ReplayCollector};
 use crate::observe::Observers;
 use crate::settings::Settings;
-use crate::upstream::Upstream;
+use crate::upstream::{ReplayMemory, Upstream};
 
 /// What everything that sends shares.
 #[derive(Debug)]
@@ -34,6 +34,7 @@ pub struct Core {
     events: Arc<EventHub>,
     upstream: Upstream,
     descriptors: Arc<Descriptors>,
+    replay_memory: Arc<ReplayMemory>,
     metrics: Metrics,
     log: Log,
     observers: Arc<Observers>,
@@ -80,6 +81,9 @@ impl Core {
         let descriptors = Arc::new(Descriptors::new(descriptors::limit()));
         metrics.register(GateCollector::new(limiter.clone()));
         metrics.register(LogCollector::new(log.clone()));
+        let replay_memory = Arc::new(ReplayMemory::new(settings.http.replay_memory()));
+        let memory = Arc::clone(&replay_memory);
+        metrics.register(ReplayCollector::new(move || memory.used()));
         let observers = Arc::new(Observers::new(limiter.clock().clone(), log.clone()));
         metrics.register(ObserverCollector::new(Arc::clone(&observers)));
         Arc::new(Self {
@@ -88,6 +92,7 @@ impl Core {
             // One more for operations, one for each job that runs, and one for telemetry.
             upstream: Upstream::new(workers + 2 + job_slots, Arc::clone(&descriptors)),
             descriptors,
+            replay_memory,
             metrics,
             log,
             observers,
@@ -102,6 +107,11 @@ impl Core {
         let clock = Clock::system();
         let log = Log::new(logs.sink, logs.format, logs.filter, &clock);
         Self::new(settings, log, clock, workers)
+    }
+
+    /// The memory of bodies that are kept for sending them again.
+    pub(crate) fn replay_memory(&self) -> &Arc<ReplayMemory> {
+        &self.replay_memory
     }
 
     /// All gates.

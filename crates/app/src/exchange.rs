@@ -27,8 +27,9 @@ use crate::tls::Transport;
 use crate::upstream::Upstream;
 pub(crate) use crate::upstream::fields;
 pub use crate::upstream::{
-    Addresses, BodyBounds, BodyError, Destination, DestinationError, ReplayableBody, RequestBody,
-    RequestBodyError, SendError, SendErrorKind, StreamWait, Timeouts, Trust, Tunnel, UpstreamBody,
+    Addresses, BodyBounds, BodyError, Destination, DestinationError, ReplayMemory, ReplayableBody,
+    RequestBody, RequestBodyError, SendError, SendErrorKind, StreamWait, Timeouts, Trust, Tunnel,
+    UpstreamBody,
 };
 
 use describe::describe_error;

@@ -33,7 +33,9 @@ mod routes;
 
 pub use keys::KeyMetrics;
 pub use outcome::RequestOutcome;
-pub use present::{GateCollector, LogCollector, ObserverCollector, StateCollector, StateView};
+pub use present::{
+    GateCollector, LogCollector, ObserverCollector, ReplayCollector, StateCollector, StateView,
+};
 pub use reference::reference;
 pub use routes::RouteMetrics;
 

@@ -54,10 +54,16 @@ pub(super) struct ArrivingBody {
 }
 
 impl ArrivingBody {
-    pub(super) fn new(body: Incoming, bounds: BodyBounds, is_coming: bool) -> Self {
+    pub(super) fn new(
+        worker: &Worker,
+        body: Incoming,
+        bounds: BodyBounds,
+        is_coming: bool,
+    ) -> Self {
+        let memory = worker.state().core().replay_memory();
         let body = match is_coming {
-            true => ReplayableBody::new(body, bounds),
-            false => ReplayableBody::asked_for(body, bounds),
+            true => ReplayableBody::new(body, bounds, memory),
+            false => ReplayableBody::asked_for(body, bounds, memory),
         };
         Self { body, is_coming }
     }
@@ -94,7 +100,7 @@ pub(super) async fn handle(
             }
             None => {
                 request.trace = responder.trace_context().map(Box::new);
-                let body = ArrivingBody::new(body, request.route.bounds, is_coming);
+                let body = ArrivingBody::new(worker, body, request.route.bounds, is_coming);
                 call(worker, serving, &request, body, responder).await
             }
         },
@@ -137,7 +143,7 @@ async fn serve_proxied(
 ) -> Response<ServedBody> {
     match request {
         ProxiedRequest::Forward(request) => {
-            let body = ArrivingBody::new(body, routes.bounds(), is_coming);
+            let body = ArrivingBody::new(worker, body, routes.bounds(), is_coming);
             forward::serve(worker, routes, serving, request, body, responder).await
         }
         ProxiedRequest::Tunnel(request) => {

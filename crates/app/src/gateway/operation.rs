@@ -93,7 +93,7 @@ async fn store(
         idle: settings.http.idle_timeout,
         min_rate: settings.http.min_body_rate,
     };
-    let body = ReplayableBody::new(body, bounds).body();
+    let body = ReplayableBody::new(body, bounds, state.core().replay_memory()).body();
     let body = read_whole(body, most).await?;
     let body = body.ok_or(GatewayError::BodyTooLarge)?;
     let url = format!("/{}{}", request.route.name, request.rest());

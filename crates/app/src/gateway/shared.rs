@@ -50,6 +50,8 @@ impl SharedGateway {
     pub(super) fn reload(&self, address: SocketAddr) {
         let metrics = self.state.core().metrics();
         let configuration = self.state.configuration();
+        let memory = self.state.core().replay_memory();
+        memory.set_most(configuration.settings().http.replay_memory());
         let routes = Routes::new(configuration, metrics, address, Some(&self.routes()));
         self.routes.store(Arc::new(routes));
     }

@@ -79,7 +79,7 @@ pub(super) async fn serve(
     responder: Responder<'_>,
 ) -> Response<ServedBody> {
     let UpgradeRequest { request, client } = *request;
-    let body = ArrivingBody::new(body, request.route.bounds, true);
+    let body = ArrivingBody::new(worker, body, request.route.bounds, true);
     let response = call(worker, serving, &request, body, responder).await;
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         return response;

@@ -166,6 +166,9 @@ families! {
     LOG_DROPPED: Counter "tidegate_log_lines_dropped_total" []
         "Log lines that were dropped because stderr was not read fast enough"
         "";
+    REPLAY_BYTES: Gauge "tidegate_replay_bytes" []
+        "Bytes of request bodies that are kept for sending them again; `http.replay_memory` bounds them"
+        "";
     ACCESS_LOG_DROPPED: Counter "tidegate_access_log_lines_dropped_total" []
         "Lines of the access log that were dropped because it could not be written fast enough"
         "";

@@ -169,6 +169,28 @@ impl Collector for LogCollector {
     }
 }
 
+/// The memory of bodies that are kept for sending them again.
+pub struct ReplayCollector<F>(F);
+
+impl<F: Fn() -> u64> ReplayCollector<F> {
+    /// Calls `read` for the number of bytes at each scrape.
+    pub fn new(read: F) -> Self {
+        Self(read)
+    }
+}
+
+impl<F> fmt::Debug for ReplayCollector<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ReplayCollector")
+    }
+}
+
+impl<F: Fn() -> u64 + Send + Sync + 'static> Collector for ReplayCollector<F> {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        family::REPLAY_BYTES.encode(&mut encoder, [([], Sample::Number((self.0)()))])
+    }
+}
+
 /// What the access log and the exporter of telemetry could not write.
 #[derive(Debug)]
 pub struct ObserverCollector(Arc<Observers>);

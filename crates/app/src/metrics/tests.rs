@@ -101,6 +101,7 @@ fn renders_exactly_the_listed_families() {
     let pool: Pool<()> = Pool::new("llm", &limiter);
     pool.add("a", "a.example.com", ());
     metrics.register(LogCollector::new(Log::silent()));
+    metrics.register(ReplayCollector::new(|| 0));
     let observers = Observers::new(clock.clock(), Log::silent());
     observers.export_spans(Arc::new(SpanQueue::new(1.0)));
     metrics.register(ObserverCollector::new(Arc::new(observers)));

@@ -24,6 +24,8 @@ policy::settings! {
         max_body: Size = "none", value::SIZE;
         /// How much of a request body is buffered for resending; longer ones are sent once.
         replay_buffer: Size = "1MiB", value::BOUNDED_SIZE;
+        /// How much is buffered of all requests together; while that is used up, bodies are sent once.
+        replay_memory: Size = "256MiB", value::BOUNDED_SIZE;
         /// Slower uploads and downloads are ended; "0B/s": none is. Requests that send less and wait for
         /// responses meanwhile need that.
         min_body_rate: ByteRate = "1KiB/s", value::BYTE_RATE;
@@ -76,10 +78,19 @@ impl Http {
 
     /// How many bytes of a request body are buffered for resending.
     pub fn replay_buffer(&self) -> u64 {
-        match self.replay_buffer {
-            Size::Bytes(bytes) => bytes,
-            Size::None => u64::MAX,
-        }
+        bytes(self.replay_buffer)
+    }
+
+    /// How many bytes are buffered of all requests together.
+    pub fn replay_memory(&self) -> u64 {
+        bytes(self.replay_memory)
+    }
+}
+
+fn bytes(size: Size) -> u64 {
+    match size {
+        Size::Bytes(bytes) => bytes,
+        Size::None => u64::MAX,
     }
 }
 

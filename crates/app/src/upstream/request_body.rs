@@ -20,6 +20,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::fields;
 use super::kept_body::KeptBody;
+use super::replay_memory::{ReplayMemory, ReplayShare};
 use crate::settings::ByteRate;
 use crate::stall::RateWatch;
 
@@ -92,6 +93,7 @@ struct SharedBody {
     bounds: BodyBounds,
     length: SizeHint,
     kept: KeptBody,
+    share: ReplayShare,
     trailers: Option<HeaderMap>,
     passed: u64,
     has_overflowed: bool,
@@ -121,24 +123,29 @@ impl ReplayableBody {
     /// No body at all.
     pub const NONE: Self = Self(None);
 
-    /// A body that is still to come.
-    pub fn new(rest: Incoming, bounds: BodyBounds) -> Self {
+    /// A body that is still to come. What is kept of it takes some of `memory`.
+    pub fn new(rest: Incoming, bounds: BodyBounds, memory: &Arc<ReplayMemory>) -> Self {
         let watch = RateWatch::new(bounds.min_rate, bounds.longest_pause());
-        Self::watched(rest, bounds, watch)
+        Self::watched(rest, bounds, memory, watch)
     }
 
     /// A body that its client sends when it is asked for, which is when there is a permit: one that sends
     /// nothing then, or too little, holds it for a second.
-    pub fn asked_for(rest: Incoming, bounds: BodyBounds) -> Self {
+    pub fn asked_for(rest: Incoming, bounds: BodyBounds, memory: &Arc<ReplayMemory>) -> Self {
         let watch = RateWatch::new(bounds.min_rate, bounds.longest_pause());
         let watch = match bounds.min_rate {
             ByteRate(0) => watch,
             _ => watch.with_first_wait(STRETCH),
         };
-        Self::watched(rest, bounds, watch)
+        Self::watched(rest, bounds, memory, watch)
     }
 
-    fn watched(rest: Incoming, bounds: BodyBounds, watch: RateWatch) -> Self {
+    fn watched(
+        rest: Incoming,
+        bounds: BodyBounds,
+        memory: &Arc<ReplayMemory>,
+        watch: RateWatch,
+    ) -> Self {
         if rest.is_end_stream() {
             return Self::NONE;
         }
@@ -148,6 +155,7 @@ impl ReplayableBody {
             watch,
             bounds,
             kept: KeptBody::default(),
+            share: ReplayShare::new(Arc::clone(memory)),
             trailers: None,
             passed: 0,
             has_overflowed: false,
@@ -175,7 +183,7 @@ impl ReplayableBody {
     }
 
     /// Waits until the client has shown that it sends: all of the body has come, or as much as is kept, or
-    /// the lowest rate was held for a second. A permit that is taken before would be held by a client
+    /// the lowest rate was held for a second, or nothing more can be kept. A permit that is taken before would be held by a client
     /// that sends nothing.
     pub fn poll_arrival(&self, context: &mut Context<'_>) -> Poll<Result<(), RequestBodyError>> {
         match &self.0 {
@@ -192,7 +200,11 @@ impl ReplayableBody {
             return Poll::Pending;
         };
         let mut state = lock(state);
-        while state.attempt == 0 && !state.is_over && state.passed < MAX_READ_AHEAD {
+        while state.attempt == 0
+            && !state.is_over
+            && state.passed < MAX_READ_AHEAD
+            && !state.share.is_full()
+        {
             if let Some(Err(error)) = ready!(state.poll_rest(context)) {
                 return Poll::Ready(error);
             }
@@ -403,7 +415,7 @@ impl SharedBody {
     }
 
     fn poll_arrival(&mut self, context: &mut Context<'_>) -> Poll<Result<(), RequestBodyError>> {
-        while !self.is_whole() && self.passed < self.bounds.kept {
+        while !self.is_whole() && self.passed < self.bounds.kept && !self.share.is_full() {
             match Pin::new(&mut self.rest).poll_frame(context) {
                 Poll::Ready(frame) => {
                     if let Some(Err(error)) = self.take(frame) {
@@ -478,12 +490,14 @@ impl SharedBody {
         if self.bounds.most.is_some_and(|most| self.passed > most) {
             return Err(self.fail(RequestBodyError::TooLarge));
         }
-        self.has_overflowed = self.passed > self.bounds.kept;
+        self.has_overflowed |= self.passed > self.bounds.kept || self.share.is_full();
         // What is read ahead was not sent yet and has to be kept in any case.
         if self.has_overflowed && self.attempt > 0 {
             self.has_lost = true;
             self.kept = KeptBody::default();
+            self.share.give_back();
         } else {
+            self.share.take(piece.len());
             self.kept.push(&piece);
         }
         Ok(Frame::data(piece))

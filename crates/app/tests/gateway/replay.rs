@@ -365,3 +365,41 @@ fn does_not_resend_after_the_first_byte_of_a_response() {
     reply.is_own(502, "unreachable");
     assert_eq!((reply.attempts(), received.load(Ordering::SeqCst)), (1, 2));
 }
+
+#[test]
+fn bodies_are_sent_once_while_the_memory_for_replays_is_used_up() {
+    let attempts = AtomicUsize::new(0);
+    let upstream = Raw::start(move |_, mut client| {
+        while let Some(text) = client.request() {
+            if text.starts_with("PUT /hold") {
+                client.rest();
+                return;
+            }
+            let status = match attempts.fetch_add(1, Ordering::SeqCst) {
+                0 | 1 => 503,
+                _ => 200,
+            };
+            client.send(&format!(
+                "HTTP/1.1 {status} X\r\ncontent-length: 2\r\n\r\nok"
+            ));
+        }
+    });
+    let gateway = Fixture::with(&upstream.url(), "[http]\nreplay_memory = \"59990B\"\n");
+    let kept = || {
+        let metrics = gateway.state.core().metrics().render();
+        let mut lines = metrics.lines();
+        let line = lines.find_map(|line| line.strip_prefix("tidegate_replay_bytes "));
+        line.unwrap().parse::<u64>().unwrap()
+    };
+    let body = "x".repeat(60_000);
+    let mut holding = gateway.connect();
+    holding.send(&request("PUT", "/api/hold", &[], &body));
+    until("it is kept", || kept() == 60_000);
+    let put = || gateway.connect().ask("PUT", "/api/x", &[], &body[..10_000]);
+    let once = put();
+    assert_eq!((once.status, once.attempts()), (503, 1), "{once:?}");
+    drop(holding);
+    until("nothing is kept", || kept() == 0);
+    let again = put();
+    assert_eq!((again.status, again.attempts()), (200, 2), "{again:?}");
+}
