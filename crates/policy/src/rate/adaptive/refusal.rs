@@ -506,7 +506,7 @@ impl Adaptive {
 /// of goodput with 1.15.
 const CLOSE: f64 = 1.1;
 /// The same at a slow limit with long stays, where a refusal more is rare: with 1.1, a bucket of 0.5 per second
-/// that saves nothing stays at 91 % of its limit for ever, with this at 94 to 97 %.
+/// that saves nothing stays at 91 % of its limit, with this at 94 to 97 %.
 const CLOSE_SLOW: f64 = 1.05;
 
 /// A bucket that had so many tokens at first saves them. Without this, a probe of such a bucket is refused
