@@ -517,14 +517,14 @@ fn simulate_reads_an_upstream_from_a_flag() {
     slots slots=4, service=100ms queue=20 steps=[{ at = "10s", slots = 2 }]: 20s of virtual time, seed 1
 
     strategy  goodput  settled  refused  sent  latency  p99  to 90 %  bans  breaker  early  queue
-    adaptive   87.8 %        –   1.30 %   540        –    –     1.5s     0        0      0     20
+    adaptive   87.8 %        –   1.28 %   547        –    –     1.5s     0        0      0     20
 
     strategy  step at  settled after
     adaptive      10s           0.0s
 
     strategy  client  at the end
-    adaptive       1  rising from 7.57/s to a limit of 8.9/s, above which responses became slow
-    adaptive       2  rising from 8.65/s to a limit of 10.2/s, above which responses became slow
+    adaptive       1  rising from 8.9/s to a limit of 10.5/s, above which responses became slow
+    adaptive       2  rising from 10.2/s to a limit of 12/s, above which responses became slow
     "#
     );
 }
