@@ -183,7 +183,7 @@ fn failed_operations_stay(subject: &Subject) {
     let counts = subject.queue().counts();
     assert_eq!(
         (counts.failed, counts.conflict, counts.cancelled),
-        (8, 1, 0)
+        (9, 1, 0)
     );
 }
 
