@@ -63,7 +63,10 @@ fn requested(site: &Path, crawl: impl Fn(&str, &Path) -> Command) -> BTreeSet<St
     let folder = folder("[gate]\nenabled = false\n");
     let log = folder.path().join("log");
     let mut server = PythonServer::start(site, &log);
-    let start = format!("http://127.0.0.1:{}/tidegate_policy/index.html", server.port);
+    let start = format!(
+        "http://127.0.0.1:{}/tidegate_policy/index.html",
+        server.port
+    );
     let mut command = crawl(&start, folder.path());
     let output = command.output().unwrap_or_else(|error| {
         panic!("cannot run {command:?}: {error}\nhint: scripts/install-clients installs it")
