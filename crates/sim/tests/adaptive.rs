@@ -44,6 +44,17 @@ fn is_rarely_refused_at_tiny_rates() {
 }
 
 #[test]
+fn guesses_no_limit_of_a_slow_bucket_that_has_saved_tokens() {
+    // The first measurement tells it. A probe that is followed by guesses is refused more often.
+    check(
+        "kind = \"bucket\"\nrate = 0.35\nburst = 20",
+        2000,
+        95.0,
+        2.0,
+    );
+}
+
+#[test]
 fn finds_a_slow_limit_by_few_refusals() {
     for (rate, min_goodput) in [(0.35, 93.0), (0.5, 93.0), (0.75, 91.0)] {
         let upstream = format!("kind = \"bucket\"\nrate = {rate}\nburst = 1");
