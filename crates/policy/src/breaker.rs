@@ -93,11 +93,14 @@ pub enum Change {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe(NonZeroU32);
 
-/// A breaker. The fields that a success touches come first: everything but the older slices of the
+/// A breaker. The fields that a success touches come last: everything but the older slices of the
 /// window and the end of the open time.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Breaker {
+    /// While Open: the end of the open time. While HalfOpen: when outstanding probes count as lost.
+    until: Timestamp,
+    window: Window,
     state: BreakerState,
     probes_out: u8,
     successes: u8,
@@ -105,23 +108,20 @@ pub struct Breaker {
     openings: u8,
     consecutive: u16,
     round: u16,
-    window: Window,
-    /// While Open: the end of the open time. While HalfOpen: when outstanding probes count as lost.
-    until: Timestamp,
 }
 
 impl Breaker {
     /// A closed breaker without history.
     pub fn new() -> Self {
         Self {
+            until: Timestamp::ZERO,
+            window: Window::new(),
             state: BreakerState::Closed,
             probes_out: 0,
             successes: 0,
             openings: 0,
             consecutive: 0,
             round: 0,
-            window: Window::new(),
-            until: Timestamp::ZERO,
         }
     }
 
@@ -400,6 +400,8 @@ fn open_time(settings: &BreakerSettings, openings: u8) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::mem::offset_of;
+
     use super::*;
 
     const SETTINGS: BreakerSettings = BreakerSettings {
@@ -414,6 +416,17 @@ mod tests {
         one_probe_first: false,
         probe_lost_after: MIN_PROBE_LOST_AFTER,
     };
+
+    impl Breaker {
+        /// What a success touches: so many bytes at the end.
+        pub(crate) const BYTES_OF_SUCCESS: usize =
+            size_of::<Self>() - offset_of!(Self, window) - Window::OLDER_BYTES;
+    }
+
+    #[test]
+    fn size_is_a_cache_line() {
+        assert_eq!(size_of::<Breaker>(), 64);
+    }
 
     fn at(seconds: u64) -> Timestamp {
         Timestamp::from_secs(seconds)

@@ -10,7 +10,7 @@
 //! Everything happens in calls; nothing runs in between. A hold or an open breaker that ended an
 //! hour ago is accounted for by the next ask, exactly as if it had been noticed at that instant.
 //! The waiting line is stored in a separate arena and identified by a `u32`; the rest is a fixed
-//! 296 bytes, see [`Gate`].
+//! 272 bytes, see [`Gate`].
 
 use crate::breaker::{Breaker, BreakerState};
 use crate::bucket::{Bucket, Pause};
@@ -50,10 +50,10 @@ pub use settings::GateSettings;
 
 pub use crate::setting::SettingError;
 
-/// The state of one key: 296 bytes, which fit five cache lines together with 16 bytes of its owner
+/// The state of one key: 272 bytes, which fit five cache lines together with 16 bytes of its owner
 /// before them. A granted ask touches the first 48 bytes. The next 64 are what an accepted response
 /// changes in the state of `adaptive`; the rest of that state, counters of failures and known limits
-/// follow. Every response touches the last 120.
+/// follow. Every response touches the last 96.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Gate {
@@ -77,10 +77,10 @@ pub struct Gate {
     hold_until: Timestamp,
     quota: Option<Quota>,
     extras: Option<Box<Extras>>,
-    succeeded: u32,
+    breaker: Breaker,
     latency: Latency,
     hold_source: Option<Source>,
-    breaker: Breaker,
+    succeeded: u32,
 }
 
 /// What few gates have: known limits, and a limit on cost that `adaptive` learns.
@@ -98,7 +98,7 @@ impl Extras {
 
 impl Gate {
     /// A new gate with a full bucket and a Closed breaker. All memory that it ever needs is
-    /// allocated here, except for costs that `adaptive` learns.
+    /// allocated here, except for the counters of failures, and for costs that `adaptive` learns.
     pub fn new(settings: &GateSettings, now: Timestamp) -> Self {
         let rate = settings.initial_rate;
         let mut gate = Self {

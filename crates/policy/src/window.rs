@@ -3,10 +3,13 @@
 //! Time is divided into slices that start at multiples of the slice length on the gate's clock,
 //! with two small counters each. A list of single results would be exact but unbounded; two
 //! decaying counters would be bounded, but could not answer "ten samples in the last thirty
-//! seconds". Sixteen slots of four bytes fit one cache line per gate: [`MAX_SLICES`] whole slices
-//! and the current one. The current slice is always first, and the others shift when it ends.
-//! Shifts are rare, while nearly every response counts in the current slice, which takes one
-//! comparison and neither a division nor a search.
+//! seconds". There are sixteen slices: [`MAX_SLICES`] whole ones and the current one. The current
+//! one always has the same place, and the others shift when it ends. Shifts are rare, while nearly
+//! every response counts in the current slice, which takes one comparison and neither a division
+//! nor a search.
+//!
+//! At most gates nothing has failed for a while. So the counters of failures are allocated at the
+//! first one, and freed when the last one has left the sixteen slices.
 //!
 //! A slice counts while it *starts* at or after `now - window`, so a result expires between one
 //! slice before the end of the window and exactly at its end. On a clock younger than the window
@@ -15,7 +18,7 @@
 //! comparable.
 //!
 //! Edge cases: when the clock steps back, the latest slice stays current. A long silence clears at
-//! most sixteen slots. A slice that has counted 65 535 results halves both counters before it
+//! most sixteen slices. A slice that has counted 65 535 results halves both counters before it
 //! continues, which keeps its error rate within 1/32 768 but not its total. A slice length of zero
 //! counts as one nanosecond: settings refuse it, and nothing here may divide by it.
 
@@ -27,7 +30,7 @@ use crate::time::{Timestamp, nanos};
 /// window, only the last `MAX_SLICES` slices before the current one are stored.
 pub const MAX_SLICES: u64 = 15;
 
-/// Recent results in slices of time. 72 bytes.
+/// Recent results in slices of time: 48 bytes, and 32 more while there are failures among them.
 ///
 /// ```
 /// use std::time::Duration;
@@ -45,11 +48,13 @@ pub const MAX_SLICES: u64 = 15;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Window {
+    /// The failed results of each slice, as in `totals`; `None` if there are none.
+    failed: Option<Box<[u16; SLICES]>>,
+    /// All results of each slice, the latest last: next to `start`, because a success touches both.
+    totals: [u16; SLICES],
     /// The start of the latest slice, a multiple of the slice length. Zero before the first result,
-    /// when all slots are empty.
+    /// when all slices are empty.
     start: u64,
-    /// The latest slice, then the one before it, and so on.
-    slots: [Slot; SLOTS],
 }
 
 impl Window {
@@ -65,7 +70,13 @@ impl Window {
         if now.as_nanos() >= self.start.saturating_add(slice) {
             self.advance_to(now.as_nanos(), slice);
         }
-        self.slots[0].record(failed);
+        if self.totals[LATEST] == u16::MAX {
+            self.halve_latest();
+        }
+        self.totals[LATEST] += 1;
+        if failed {
+            self.failed.get_or_insert_default()[LATEST] += 1;
+        }
     }
 
     /// The results of every slice that starts at or after `now - window`. A `now` before the latest
@@ -76,12 +87,12 @@ impl Window {
         let cutoff = now.as_nanos().max(self.start).saturating_sub(nanos(window));
         let mut counts = Counts::default();
         let mut start = Some(self.start);
-        for slot in &self.slots {
+        for index in (0..SLICES).rev() {
             let Some(counted) = start.filter(|&start| start >= cutoff) else {
                 break;
             };
-            counts.total += u32::from(slot.total);
-            counts.failed += u32::from(slot.failed);
+            counts.total += u32::from(self.totals[index]);
+            counts.failed += self.failed.as_ref().map_or(0, |it| u32::from(it[index]));
             start = counted.checked_sub(slice);
         }
         counts
@@ -92,16 +103,36 @@ impl Window {
         *self = Self::new();
     }
 
-    /// Makes the slice of `now` the current one and clears the slots of skipped slices, which are
-    /// all of them after a long silence.
+    /// Makes the slice of `now` the current one and clears skipped slices, which are all of them
+    /// after a long silence.
     #[cold]
     fn advance_to(&mut self, now: u64, slice: u64) {
         let passed = (now - self.start) / slice;
         self.start += passed * slice;
-        let passed = usize::try_from(passed).unwrap_or(SLOTS).min(SLOTS);
-        self.slots.copy_within(..SLOTS - passed, passed);
-        self.slots[..passed].fill(Slot::default());
+        let passed = usize::try_from(passed).unwrap_or(SLICES).min(SLICES);
+        shift(&mut self.totals, passed);
+        if let Some(failed) = &mut self.failed {
+            shift(failed, passed);
+            if failed.iter().all(|&count| count == 0) {
+                self.failed = None;
+            }
+        }
     }
+
+    /// Makes room in the latest slice, which is full.
+    #[cold]
+    fn halve_latest(&mut self) {
+        let failed = self.failed.as_mut().map(|failed| &mut failed[LATEST]);
+        for count in failed.into_iter().chain([&mut self.totals[LATEST]]) {
+            *count = count.div_ceil(2);
+        }
+    }
+}
+
+/// Moves the counters by `passed` slices, towards the older ones.
+fn shift(counts: &mut [u16; SLICES], passed: usize) {
+    counts.copy_within(passed.., 0);
+    counts[SLICES - passed..].fill(0);
 }
 
 /// The number of results in a window.
@@ -124,28 +155,12 @@ impl Counts {
     }
 }
 
-/// Slots of the ring: the whole slices of a window and the current one.
-const SLOTS: usize = 16;
-const _: () = assert!(SLOTS as u64 == MAX_SLICES + 1);
+/// The whole slices of a window and the current one.
+const SLICES: usize = 16;
+const _: () = assert!(SLICES as u64 == MAX_SLICES + 1);
 
-/// The counters of one slice.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Slot {
-    total: u16,
-    failed: u16,
-}
-
-impl Slot {
-    #[inline]
-    fn record(&mut self, failed: bool) {
-        if self.total == u16::MAX {
-            self.total = self.total.div_ceil(2);
-            self.failed = self.failed.div_ceil(2);
-        }
-        self.total += 1;
-        self.failed += u16::from(failed);
-    }
-}
+/// The index of the current slice.
+const LATEST: usize = SLICES - 1;
 
 /// The length of a slice, at least one nanosecond to avoid a division by zero.
 fn slice_nanos(slice: Duration) -> u64 {
@@ -200,9 +215,28 @@ mod tests {
         }
     }
 
+    impl Window {
+        /// What a success does not touch: so many bytes at the start.
+        pub(crate) const OLDER_BYTES: usize =
+            std::mem::offset_of!(Self, totals) + LATEST * size_of::<u16>();
+    }
+
     #[test]
-    fn fits_in_a_cache_line_and_eight_bytes() {
-        assert_eq!(size_of::<Window>(), 72);
+    fn size_is_48_bytes() {
+        assert_eq!(size_of::<Window>(), 48);
+    }
+
+    #[test]
+    fn failures_take_memory_until_the_last_one_has_left_the_slices() {
+        let mut window = Window::new();
+        window.record(SECOND, at(1.0), false);
+        assert_eq!(window.failed, None);
+        window.record(SECOND, at(2.0), true);
+        assert!(window.failed.is_some());
+        window.record(SECOND, at(17.0), false);
+        assert_eq!(window.counts(15 * SECOND, SECOND, at(17.0)), counted(2, 1));
+        window.record(SECOND, at(18.0), false);
+        assert_eq!(window.failed, None);
     }
 
     #[test]
