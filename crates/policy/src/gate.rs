@@ -10,7 +10,7 @@
 //! Everything happens in calls; nothing runs in between. A hold or an open breaker that ended an
 //! hour ago is accounted for by the next ask, exactly as if it had been noticed at that instant.
 //! The waiting line is stored in a separate arena and identified by a `u32`; the rest is a fixed
-//! 272 bytes, see [`Gate`].
+//! 256 bytes, see [`Gate`].
 
 use crate::breaker::{Breaker, BreakerState};
 use crate::bucket::{Bucket, Pause};
@@ -50,10 +50,10 @@ pub use settings::GateSettings;
 
 pub use crate::setting::SettingError;
 
-/// The state of one key: 272 bytes, which fit five cache lines together with 16 bytes of its owner
+/// The state of one key: 256 bytes, which fit five cache lines together with 16 bytes of its owner
 /// before them. A granted ask touches the first 48 bytes. The next 64 are what an accepted response
-/// changes in the state of `adaptive`; the rest of that state, counters of failures and known limits
-/// follow. Every response touches the last 96.
+/// changes in the state of `adaptive`; the rest of that state, counters of failures and what few gates
+/// have follow. Every response touches the last 96.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Gate {
@@ -75,7 +75,6 @@ pub struct Gate {
     throttled: u32,
     failed: u32,
     hold_until: Timestamp,
-    quota: Option<Quota>,
     extras: Option<Box<Extras>>,
     breaker: Breaker,
     latency: Latency,
@@ -83,22 +82,34 @@ pub struct Gate {
     succeeded: u32,
 }
 
-/// What few gates have: known limits, and a limit on cost that `adaptive` learns.
-#[derive(Clone, Debug)]
+/// What few gates have: known limits, and what `adaptive` learns from headers that tell a quota and
+/// from costs. Never empty.
+#[derive(Clone, Debug, Default)]
 struct Extras {
     limits: Option<Limits>,
+    quota: Option<Quota>,
     cost: Option<Box<CostLimit>>,
 }
 
 impl Extras {
-    fn boxed(limits: Option<Limits>, cost: Option<Box<CostLimit>>) -> Option<Box<Self>> {
-        (limits.is_some() || cost.is_some()).then(|| Box::new(Self { limits, cost }))
+    fn of_limits(limits: Option<Limits>) -> Option<Box<Self>> {
+        limits.map(|limits| {
+            Box::new(Self {
+                limits: Some(limits),
+                ..Self::default()
+            })
+        })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.limits.is_none() && self.quota.is_none() && self.cost.is_none()
     }
 }
 
 impl Gate {
     /// A new gate with a full bucket and a Closed breaker. All memory that it ever needs is
-    /// allocated here, except for the counters of failures, and for costs that `adaptive` learns.
+    /// allocated here, except for the counters of failures, and for quotas and costs that `adaptive`
+    /// learns.
     pub fn new(settings: &GateSettings, now: Timestamp) -> Self {
         let rate = settings.initial_rate;
         let mut gate = Self {
@@ -110,16 +121,15 @@ impl Gate {
             last_progress: LastProgress::at(now),
             why: Why::Initial,
             has_fast_path: false,
+            hold_until: Timestamp::ZERO,
             adaptive: Adaptive::new(now),
             throttled: 0,
             failed: 0,
-            quota: None,
-            extras: Extras::boxed(Limits::of(&settings.limits, None), None),
-            succeeded: 0,
+            extras: Extras::of_limits(Limits::of(&settings.limits, None)),
+            breaker: Breaker::new(),
             latency: Latency::new(settings.aimd.latency_target),
             hold_source: None,
-            breaker: Breaker::new(),
-            hold_until: Timestamp::ZERO,
+            succeeded: 0,
         };
         gate.update_fast_path();
         gate
@@ -139,7 +149,7 @@ impl Gate {
         self.advance(settings, now);
         self.hold_until = Timestamp::ZERO;
         self.hold_source = None;
-        self.quota = None;
+        self.change_extras(|extras| extras.quota = None);
         self.breaker.reset();
         self.bucket.cut_to(1.0);
         self.begin_epoch();
@@ -162,7 +172,7 @@ impl Gate {
             counters,
             line,
             breaker,
-            extras: Extras::boxed(limits, None),
+            extras: Extras::of_limits(limits),
             ..Self::new(settings, now)
         };
         self.update_fast_path();
@@ -191,17 +201,17 @@ impl Gate {
         }
         self.bucket.cut_to(rate::burst(new, rate));
         if old.limits != new.limits {
-            let cost = self.extras.as_mut().and_then(|extras| extras.cost.take());
-            self.extras = Extras::boxed(Limits::of(&new.limits, self.limits()), cost);
+            self.change_extras(|extras| {
+                extras.limits = Limits::of(&new.limits, extras.limits.as_ref());
+            });
         }
         if old.breaker.window_slice != new.breaker.window_slice {
             self.breaker.forget_window();
         }
         if old.strategy != new.strategy {
             self.adaptive = Adaptive::new(now);
-            self.quota = None;
             let limits = self.extras.take().and_then(|extras| extras.limits);
-            self.extras = Extras::boxed(limits, None);
+            self.extras = Extras::of_limits(limits);
         }
         self.update_fast_path();
     }
@@ -289,12 +299,35 @@ impl Gate {
         self.breaker.advance(now);
     }
 
+    /// Changes what few gates have. There is no fast path until [`Gate::update_fast_path`].
+    fn change_extras(&mut self, change: impl FnOnce(&mut Extras)) {
+        self.has_fast_path = false;
+        let mut extras = self.extras.take().unwrap_or_default();
+        change(&mut extras);
+        self.extras = (!extras.is_empty()).then_some(extras);
+    }
+
     fn limits(&self) -> Option<&Limits> {
         self.extras.as_ref()?.limits.as_ref()
     }
 
     fn limits_mut(&mut self) -> Option<&mut Limits> {
         self.extras.as_mut()?.limits.as_mut()
+    }
+
+    fn quota(&self) -> Option<&Quota> {
+        // Then it has no extras. Reading those touches another cache line.
+        if self.has_fast_path {
+            return None;
+        }
+        self.extras.as_ref()?.quota.as_ref()
+    }
+
+    fn quota_mut(&mut self) -> Option<&mut Quota> {
+        if self.has_fast_path {
+            return None;
+        }
+        self.extras.as_mut()?.quota.as_mut()
     }
 
     fn cost(&self) -> Option<&CostLimit> {
@@ -312,8 +345,7 @@ impl Gate {
             return;
         }
         let limit = CostLimit::new(settings, cost, self.bucket.rate(), now);
-        let limits = self.extras.take().and_then(|extras| extras.limits);
-        self.extras = Extras::boxed(limits, Some(Box::new(limit)));
+        self.change_extras(|extras| extras.cost = Some(Box::new(limit)));
     }
 
     /// How many tokens of the gate's own bucket an ask takes: one if cost has its own limit.
@@ -349,8 +381,7 @@ impl Gate {
     /// Called at the end of everything that may change it. Peeking and the fast path itself do not.
     fn update_fast_path(&mut self) {
         let paused = self.hold_until > self.bucket.refilled_at() || !self.breaker.is_closed();
-        let is_plain = self.extras.is_none() && self.quota.is_none();
-        self.has_fast_path = !paused && is_plain && !self.adaptive.is_probing_blind();
+        self.has_fast_path = !paused && self.extras.is_none() && !self.adaptive.is_probing_blind();
     }
 
     /// Whether only tokens matter. Then it is not held, and its breaker is Closed.

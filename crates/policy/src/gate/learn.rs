@@ -432,7 +432,7 @@ impl Gate {
             }
             self.bucket.set_rate(rate);
             self.why = why;
-            if let Some(quota) = &mut self.quota {
+            if let Some(quota) = self.quota_mut() {
                 quota.full_rate = Rough::ZERO;
             }
         }

@@ -30,8 +30,6 @@ pub(super) struct Quota {
     source: Source,
 }
 
-const _: () = assert!(size_of::<Option<Quota>>() == 16);
-
 /// What a response says about the quota that was known before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
@@ -46,14 +44,14 @@ pub(super) enum Change {
 }
 
 impl Quota {
-    /// Takes what the response to request `number` says.
+    /// What is known after the response to request `number`.
     pub(super) fn follow(
-        known: &mut Option<Self>,
+        known: Option<Self>,
         number: u32,
         remaining: u64,
         (ends, source): (Timestamp, Source),
         now: Timestamp,
-    ) -> Change {
+    ) -> (Self, Change) {
         let remaining = u32::try_from(remaining).map_or(MAX_REMAINING, |it| it.min(MAX_REMAINING));
         let mut quota = Self {
             number,
@@ -63,12 +61,11 @@ impl Quota {
             others: 0,
             source,
         };
-        let Some(before) = *known else {
-            *known = Some(quota);
-            return Change::None;
+        let Some(before) = known else {
+            return (quota, Change::None);
         };
         if is_before(number, before.number) {
-            return Change::Outdated;
+            return (before, Change::Outdated);
         }
         quota.full_rate = before.full_rate;
         quota.others = before.others;
@@ -84,8 +81,7 @@ impl Quota {
             quota.others = OTHERS_FOR_RENEWALS;
             Change::Shared
         };
-        *known = Some(quota);
-        change
+        (quota, change)
     }
 
     /// How many more requests are accepted after the request `admitted` until the quota is renewed.
@@ -134,10 +130,9 @@ impl Gate {
     ) -> bool {
         let source = outcome.hint.source.unwrap_or(Source::Assumed);
         let ends = (now + reset, source);
-        let change = Quota::follow(&mut self.quota, permit.number, remaining, ends, now);
-        let Some(quota) = self.quota else {
-            return false;
-        };
+        let (quota, change) =
+            Quota::follow(self.quota().copied(), permit.number, remaining, ends, now);
+        self.change_extras(|extras| extras.quota = Some(quota));
         let sent_since = u64::from(self.admitted.wrapping_sub(permit.number));
         if remaining <= sent_since {
             self.hold(now + reset, source);
@@ -178,7 +173,7 @@ impl Gate {
     /// Lowers the rate to `pace`, or restores it if `pace` is higher. Returns whether it did or had.
     fn limit_rate(&mut self, settings: &GateSettings, pace: f64) -> bool {
         let full_rate = self.full_rate();
-        let Some(quota) = &mut self.quota else {
+        let Some(quota) = self.quota_mut() else {
             return false;
         };
         let was_lowered = quota.full_rate != Rough::ZERO;
@@ -186,10 +181,13 @@ impl Gate {
         if !is_lowered && !was_lowered {
             return false;
         }
-        (quota.full_rate, self.why) = match is_lowered {
-            true => (Rough::of(full_rate), Why::NearlyUsedUp),
-            false => (Rough::ZERO, Why::QuotaRenewed),
-        };
+        if is_lowered {
+            quota.full_rate = Rough::of(full_rate);
+            self.why = Why::NearlyUsedUp;
+        } else {
+            quota.full_rate = Rough::ZERO;
+            self.why = Why::QuotaRenewed;
+        }
         let before = self.bucket.rate();
         let rate = pace.min(full_rate).max(settings.min_rate);
         if rate < before && rate > SAME_PACE * before {
@@ -206,7 +204,7 @@ impl Gate {
     /// The rate without what the quota lowered it by.
     #[inline]
     pub(super) fn full_rate(&self) -> f64 {
-        match &self.quota {
+        match self.quota() {
             Some(quota) if quota.full_rate != Rough::ZERO => quota.full_rate.get(),
             _ => self.bucket.rate(),
         }
@@ -220,7 +218,7 @@ impl Gate {
         signal: rate::Signal,
         now: Timestamp,
     ) -> rate::Signal {
-        let Some(quota) = &self.quota else {
+        let Some(quota) = self.quota() else {
             return signal;
         };
         let left = quota.seconds_left(now);
@@ -247,7 +245,7 @@ impl Gate {
 
     /// Holds the gate if the last request of the quota has just been admitted.
     pub(super) fn use_up_quota(&mut self, now: Timestamp) {
-        let Some(quota) = &self.quota else { return };
+        let Some(quota) = self.quota() else { return };
         let seconds = quota.seconds_left(now);
         if quota.left(self.admitted) == 0 && seconds > 0.0 {
             let source = quota.source;

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use super::{Extras, Gate, GateSettings, Reason};
+use super::{Gate, GateSettings, Reason};
 use crate::breaker::{Breaker, BreakerRecord, BreakerState};
 use crate::cost::CostLimit;
 use crate::hint::Source;
-use crate::limits::Limits;
 use crate::line::Tickets;
 use crate::rate::{self, Phase, RateView, Strategy, Why};
 use crate::time::Timestamp;
@@ -184,9 +183,8 @@ impl Gate {
         if let Some(cost) = &record.cost
             && settings.strategy == Strategy::Adaptive
         {
-            let limits = Limits::of(&settings.limits, None);
             let cost = CostLimit::restore(settings, cost, now);
-            gate.extras = Extras::boxed(limits, cost.map(Box::new));
+            gate.change_extras(|extras| extras.cost = cost.map(Box::new));
         }
         if let Some(left) = record.hold {
             gate.hold(now + left, record.hold_source.unwrap_or(Source::Assumed));

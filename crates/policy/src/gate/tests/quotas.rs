@@ -134,19 +134,20 @@ fn release_forgets_the_quota() {
 
 #[test]
 fn numbers_of_requests_wrap_around() {
-    let mut known = None;
     let number = u32::MAX - 1;
-    let follow = |known: &mut _, number, remaining| {
+    let follow = |known, number, remaining| {
         let ends = (at(10.0), Source::RetryAfter);
         Quota::follow(known, number, remaining, ends, at(0.0))
     };
-    assert_eq!(follow(&mut known, number, 3), quota::Change::None);
-    let quota = known.unwrap();
+    let (quota, change) = follow(None, number, 3);
+    assert_eq!(change, quota::Change::None);
     assert_eq!(
         (quota.left(number), quota.left(1), quota.left(5)),
         (3, 0, 0)
     );
-    assert_eq!(follow(&mut known, 0, 1), quota::Change::None);
-    assert_eq!(follow(&mut known, 0, u64::MAX), quota::Change::Renewed);
-    assert!(known.unwrap().left(0) > 1_000_000_000);
+    let (quota, change) = follow(Some(quota), 0, 1);
+    assert_eq!(change, quota::Change::None);
+    let (quota, change) = follow(Some(quota), 0, u64::MAX);
+    assert_eq!(change, quota::Change::Renewed);
+    assert!(quota.left(0) > 1_000_000_000);
 }
