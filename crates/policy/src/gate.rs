@@ -10,7 +10,7 @@
 //! Everything happens in calls; nothing runs in between. A hold or an open breaker that ended an
 //! hour ago is accounted for by the next ask, exactly as if it had been noticed at that instant.
 //! The waiting line is stored in a separate arena and identified by a `u32`; the rest is a fixed
-//! 256 bytes, see [`Gate`].
+//! 248 bytes, see [`Gate`].
 
 use crate::breaker::{Breaker, BreakerState};
 use crate::bucket::{Bucket, Pause};
@@ -50,7 +50,7 @@ pub use settings::GateSettings;
 
 pub use crate::setting::SettingError;
 
-/// The state of one key: 256 bytes, which fit five cache lines together with 16 bytes of its owner
+/// The state of one key: 248 bytes, which fit five cache lines together with 16 bytes of its owner
 /// before them. A granted ask touches the first 48 bytes. The next 64 are what an accepted response
 /// changes in the state of `adaptive`; the rest of that state, counters of failures and what few gates
 /// have follow. Every response touches the last 96.

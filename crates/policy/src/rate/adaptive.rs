@@ -41,8 +41,8 @@ pub enum Phase {
     Probing,
 }
 
-/// The strategy's state. Rates are per second, times in seconds. What accepted responses change
-/// comes first, what refusals change last.
+/// The strategy's state. Rates are per second, times in seconds. What accepted responses change or
+/// read comes first, in 64 bytes; what only refusals change comes last.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(crate) struct Adaptive {
@@ -58,8 +58,6 @@ pub(crate) struct Adaptive {
     saves_tokens: bool,
     /// Whether the first measurement, which tells the burst, is still to come.
     is_burst_unknown: bool,
-    /// Whether the server has refused everything for a while.
-    is_closed: bool,
     /// Whether `opened_at` is when a window opened, so that a cycle of it can be measured.
     is_opening_known: bool,
     /// How much indicates that others use the limit too.
@@ -72,12 +70,6 @@ pub(crate) struct Adaptive {
     /// Decreases since the rate last stayed long enough to probe.
     unstable: u8,
     bans: u8,
-    /// The last decrease, and the number of the request that was admitted last before it.
-    fell_at: Coarse,
-    fell_number: u32,
-    /// When the server's window last opened, and how many requests had succeeded before.
-    opened_at: Coarse,
-    opened_succeeded: u32,
     /// The length of the server's window; zero if it does not seem to have one. Clients that share a
     /// bucket have something similar, see [`refusal`].
     period: Rough,
@@ -93,6 +85,12 @@ pub(crate) struct Adaptive {
     recent_refusals: Rough,
     /// The rate is never higher, because the server banned this client; infinite without a ban.
     ban_cap: Rough,
+    /// The last decrease, and the number of the request that was admitted last before it.
+    fell_at: Coarse,
+    fell_number: u32,
+    /// When the server's window last opened, and how many requests had succeeded before.
+    opened_at: Coarse,
+    opened_succeeded: u32,
 }
 
 impl Adaptive {
@@ -118,7 +116,6 @@ impl Adaptive {
             source: CeilingSource::Estimated,
             saves_tokens: false,
             is_burst_unknown: true,
-            is_closed: false,
             is_opening_known: false,
             sharing: 0,
             patience: 0,
@@ -213,6 +210,12 @@ impl Adaptive {
         self.streak >= 2
     }
 
+    /// Whether the server has refused everything for a while.
+    #[inline]
+    fn refuses_everything(&self) -> bool {
+        self.streak >= 3
+    }
+
     /// Whether a ceiling is known. Only then does the end of the last pause matter.
     #[inline]
     pub(crate) fn has_ceiling(&self) -> bool {
@@ -254,10 +257,9 @@ impl Adaptive {
     ) -> Reaction {
         let Moment { now, rate, .. } = moment;
         self.delivery.count(now, self.stretch(rate));
+        let refused_everything = self.refuses_everything();
         self.streak = 0;
-        if self.is_closed
-            && let Some(reaction) = self.reopened(settings, moment)
-        {
+        if refused_everything && let Some(reaction) = self.reopened(settings, moment) {
             return reaction;
         }
         match self.latency.measure(latency, rate, now) {

@@ -69,7 +69,6 @@ impl Adaptive {
         let (rate, wait) = if nothing_accepted {
             // It was refused, so it does not count as sent.
             self.fell_number = self.fell_number.wrapping_add(1);
-            self.is_closed |= self.streak >= 2;
             (moment.rate, Some(self.wait_while_closed(moment.rate)))
         } else {
             if self.source != CeilingSource::Window {
@@ -199,7 +198,6 @@ impl Adaptive {
     /// been accepted before.
     #[cold]
     pub(super) fn reopened(&mut self, settings: &GateSettings, moment: Moment) -> Option<Reaction> {
-        self.is_closed = false;
         let now = Coarse::of(moment.now);
         let quota = moment.succeeded.wrapping_sub(self.opened_succeeded);
         let was_closed_for = now.seconds_since(self.fell_at);
