@@ -70,7 +70,7 @@
 //! # What it costs
 //!
 //! A granted ask reads the clock once, hashes once and takes one lock; it does not allocate.
-//! Settling does not hash. A [`Call`] reads the clock a few times more. A gate takes 320 bytes plus the
+//! Settling does not hash. A [`Call`] reads the clock a few times more. A gate takes 256 bytes plus the
 //! text of its key, and all memory is bounded. One thread wakes all waiters.
 //! [More](guide::performance).
 //!

@@ -42,7 +42,9 @@ pub use shared::{FleetStatus, SharedCall, SharedGates};
 pub use snapshot::{GateView, Snapshot, Sort, Totals};
 pub(crate) use wait::Wait;
 
-/// Issues permits for any number of keys. Cheap to clone; clones share one state.
+/// Issues permits for any number of keys. Cheap to clone; clones share one state. A key is any text
+/// of up to 65,535 bytes; a longer one is refused with
+/// [`Reason::TooManyGates`](crate::Reason::TooManyGates).
 ///
 /// ```
 /// use std::time::Duration;

@@ -194,6 +194,10 @@ impl Registry {
         now: Timestamp,
     ) -> Result<(MutexGuard<'_, Shard>, GateLocation), Refusal> {
         let refused = || Refusal::new(Reason::TooManyGates, None, now);
+        if key.len() > text::MAX_KEY {
+            // Before another gate is evicted for it.
+            return Err(refused());
+        }
         let hash = self.hasher.hash(key);
         let number = self.shard_of(hash);
         let before = self.gates.fetch_add(1, Ordering::Relaxed);

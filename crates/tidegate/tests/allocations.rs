@@ -1,4 +1,5 @@
 //! A granted ask and its success allocate nothing, and a listener costs nothing where there is none.
+//! Failures and quotas in headers allocate once.
 //!
 //! One test in a process of its own: allocations of other threads would be counted too.
 
@@ -7,6 +8,8 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use policy::gate::GateOptions;
+use policy::hint::Hint;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use tidegate::event::{Event, EventListener};
 use tidegate::{Ask, GateSettings, Limiter, LimiterBuilder, ManualClock, Outcome, Pool, Timestamp};
@@ -78,6 +81,36 @@ fn attempts(change: impl FnOnce(LimiterBuilder) -> LimiterBuilder) -> [usize; 4]
     ]
 }
 
+/// Allocations of a hundred attempts of which every third fails, and of a hundred whose responses tell a
+/// quota, each at a gate that had only plain successes before.
+fn failures_and_quotas() -> [usize; 2] {
+    let clock = ManualClock::new();
+    let mut fast = GateOptions::default();
+    fast.set("initial_rate", "1000").expect("a rate");
+    let fast = fast.build().expect("valid settings");
+    let limiter = Limiter::builder().gate(fast).clock(clock.clock()).build();
+    let attempt = |key: &str, outcome: &Outcome| {
+        clock.advance(Duration::from_millis(1));
+        limiter.try_acquire(key).expect("a token").settle(outcome);
+    };
+    let ok = Outcome::status(200, Duration::from_millis(20));
+    for key in ["failures", "quotas"] {
+        attempt(key, &ok);
+    }
+    let failed = Outcome::status(500, Duration::from_millis(20));
+    let quota = ok.clone().with_hint(Hint {
+        remaining: Some(1000),
+        reset: Some(Duration::from_secs(60)),
+        ..Hint::default()
+    });
+    let mut count = 0;
+    let failures = allocations(|| {
+        count += 1;
+        attempt("failures", if count % 3 == 0 { &failed } else { &ok });
+    });
+    [failures, allocations(|| attempt("quotas", &quota))]
+}
+
 /// A listener for holds, breakers and endpoints.
 struct ChangesOnly;
 
@@ -96,4 +129,5 @@ fn attempts_allocate_nothing_unless_a_listener_wants_each_of_them() {
     assert_eq!((at_gate, may_wait, through_pool), (0, 0, 0));
     let everything = attempts(|builder| builder.on_event(|_, _| {}));
     assert!(everything.iter().all(|count| *count > 0), "keys are copied");
+    assert_eq!(failures_and_quotas(), [1, 1]);
 }

@@ -1,15 +1,30 @@
 //! The keys of a shard, concatenated in one buffer.
 //!
 //! A `String` per key would cost 16 bytes for pointer and length and about as much again in the
-//! allocator, for each of a million keys. A [`TextRef`] takes eight bytes. Removing a key leaves a
+//! allocator, for each of a million keys. A [`TextRef`] takes six bytes. Removing a key leaves a
 //! hole; when half of the buffer is holes, the owner copies the remaining keys into a new buffer.
 
-/// The position of a key in the buffer.
+/// The position of a key in the buffer. Packed, so that the two bytes after it in a slot are not lost
+/// to alignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C, packed(2))]
 pub(super) struct TextRef {
     start: u32,
-    len: u32,
+    len: u16,
 }
+
+impl TextRef {
+    fn start(self) -> usize {
+        self.start as usize
+    }
+
+    fn len(self) -> usize {
+        usize::from(self.len)
+    }
+}
+
+/// The longest key in bytes.
+pub(super) const MAX_KEY: usize = u16::MAX as usize;
 
 #[derive(Debug, Default)]
 pub(super) struct Text {
@@ -21,32 +36,29 @@ pub(super) struct Text {
 impl Text {
     #[inline(always)]
     pub(super) fn get(&self, text: TextRef) -> &str {
-        let start = text.start as usize;
         self.buffer
-            .get(start..start + text.len as usize)
+            .get(text.start()..text.start() + text.len())
             .unwrap_or_default()
     }
 
     /// Whether `text` is `key`.
     #[inline(always)]
     pub(super) fn is(&self, text: TextRef, key: &str) -> bool {
-        let start = text.start as usize;
         let bytes = self.buffer.as_bytes();
-        text.len as usize == key.len()
-            && bytes.get(start..start + key.len()) == Some(key.as_bytes())
+        bytes.get(text.start()..text.start() + text.len()) == Some(key.as_bytes())
     }
 
-    /// `None` if the buffer is full, at four gigabytes of keys.
+    /// `None` if the buffer is full, at four gigabytes of keys, or the key is longer than [`MAX_KEY`].
     pub(super) fn insert(&mut self, key: &str) -> Option<TextRef> {
         let start = u32::try_from(self.buffer.len()).ok()?;
         u32::try_from(self.buffer.len() + key.len()).ok()?;
-        let len = u32::try_from(key.len()).ok()?;
+        let len = u16::try_from(key.len()).ok()?;
         self.buffer.push_str(key);
         Some(TextRef { start, len })
     }
 
     pub(super) fn remove(&mut self, text: TextRef) {
-        self.holes += text.len as usize;
+        self.holes += text.len();
     }
 
     #[cfg(test)]
@@ -77,6 +89,16 @@ mod tests {
                 assert_eq!(text.is(place, other), other == *key, "{key}, {other}");
             }
         }
+    }
+
+    #[test]
+    fn refuses_a_key_that_is_too_long() {
+        let mut text = Text::default();
+        let longest = "k".repeat(MAX_KEY);
+        let place = text.insert(&longest).unwrap();
+        assert_eq!(text.get(place), longest);
+        assert_eq!(text.insert(&"k".repeat(MAX_KEY + 1)), None);
+        assert_eq!(text.buffer.len(), MAX_KEY, "nothing is left of it");
     }
 
     #[test]

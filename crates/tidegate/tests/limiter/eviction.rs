@@ -141,6 +141,16 @@ fn does_not_evict_busy_held_or_isolated_gates_at_max_gates() {
 }
 
 #[test]
+fn refuses_too_long_keys_without_evicting_a_gate() {
+    let (_, limiter) = limiter(&[("max_gates", "1")]);
+    use_once(&limiter, KEY);
+    let refusal = limiter.try_acquire(&"k".repeat(65_536)).unwrap_err();
+    assert_eq!(refusal.reason(), Reason::TooManyGates);
+    assert_eq!(keys(&limiter), [KEY]);
+    use_once(&limiter, &"k".repeat(65_535));
+}
+
+#[test]
 fn evicts_least_recently_used_gate_at_max_gates() {
     let (clock, limiter) = limiter(&[("max_gates", "3"), ("shards", "8")]);
     for key in ["a", "b", "c", "a", "d", "b", "e"] {
