@@ -61,9 +61,9 @@ impl Gate {
         ask: &Ask,
         now: Timestamp,
     ) -> Decision {
-        let judged = self.evaluate(settings, tickets, ask, now);
+        let evaluation = self.evaluate(settings, tickets, ask, now);
         self.update_fast_path();
-        match judged {
+        match evaluation {
             Evaluation::Admit => match self.grant(settings, ask.cost(), now) {
                 Some(permit) => Decision::Admit(permit),
                 None => self.join(settings, tickets, ask, now, Reason::Rate, None),
@@ -84,9 +84,9 @@ impl Gate {
         ask: &Ask,
         now: Timestamp,
     ) -> Result<(), (Reason, Option<Timestamp>)> {
-        let judged = self.evaluate(settings, tickets, ask, now);
+        let evaluation = self.evaluate(settings, tickets, ask, now);
         self.update_fast_path();
-        match judged {
+        match evaluation {
             Evaluation::Admit => Ok(()),
             Evaluation::Wait { reason, until } | Evaluation::Refuse { reason, until } => {
                 Err((reason, until))
@@ -99,8 +99,8 @@ impl Gate {
     pub fn next_admission(&self, settings: &GateSettings, tickets: &Tickets) -> Option<Timestamp> {
         let cost = tickets.first_cost(self.line)?;
         let looked_at = self.bucket.refilled_at();
-        let isolated = self.breaker.state(looked_at) == BreakerState::Isolated;
-        if isolated || self.in_flight() >= settings.max_in_flight {
+        let is_isolated = self.breaker.state(looked_at) == BreakerState::Isolated;
+        if is_isolated || self.in_flight() >= settings.max_in_flight {
             return None;
         }
         let probe_at = self.breaker.next_probe(&settings.breaker);
@@ -167,12 +167,12 @@ impl Gate {
         let cost = tickets.first_cost(self.line)?;
         self.advance(settings, now);
         self.update_fast_path();
-        let barred = match self.breaker.state(now) {
+        let is_blocked = match self.breaker.state(now) {
             BreakerState::Closed => false,
             BreakerState::HalfOpen => self.breaker.free_probes(&settings.breaker, now) == 0,
             BreakerState::Open | BreakerState::Isolated => true,
         };
-        if barred || self.is_full(settings, now) || self.leaves_at(settings, cost, now)? > now {
+        if is_blocked || self.is_full(settings, now) || self.leaves_at(settings, cost, now)? > now {
             return None;
         }
         let permit = self.grant(settings, cost, now)?;
@@ -184,8 +184,8 @@ impl Gate {
     /// breaker ends. Call it until it returns `None`.
     pub fn expire_next(&mut self, tickets: &mut Tickets, now: Timestamp) -> Option<Ticket> {
         let deadline = tickets.next_deadline(self.line)?;
-        let in_vain = deadline <= now || deadline < self.blocked_until(now);
-        if in_vain {
+        let is_too_late = deadline <= now || deadline < self.blocked_until(now);
+        if is_too_late {
             tickets.leave_soonest_deadline(&mut self.line)
         } else {
             None
@@ -217,11 +217,11 @@ impl Gate {
         self.count_costs(settings, ask.cost(), now);
         let at_breaker = match self.pass_breaker(settings, tickets, ask, now) {
             Ok(reason) => reason,
-            Err(barred) => return barred,
+            Err(evaluation) => return evaluation,
         };
         let at_hold = match self.pass_hold(settings, ask, now) {
             Ok(reason) => reason,
-            Err(barred) => return barred,
+            Err(evaluation) => return evaluation,
         };
         let ahead = tickets.ahead(self.line, ask.class);
         let Some(leaves_at) = self.leaves_after_line(settings, tickets, ahead, ask, now) else {

@@ -130,19 +130,20 @@ impl Gate {
         now: Timestamp,
     ) -> Option<Verdict> {
         self.advance(settings, now);
-        let present = self.end_attempt(permit, now);
-        let verdict = self.learn_outcome(settings, permit, outcome, verdict, present, now);
+        let is_current = self.end_attempt(permit, now);
+        let verdict = self.learn_outcome(settings, permit, outcome, verdict, is_current, now);
         self.update_fast_path();
         verdict
     }
 
+    /// Learns from an outcome; `is_current` is whether it belongs to the present epoch.
     fn learn_outcome(
         &mut self,
         settings: &GateSettings,
         permit: &Permit,
         outcome: &Outcome,
         verdict: Option<Verdict>,
-        present: bool,
+        is_current: bool,
         now: Timestamp,
     ) -> Option<Verdict> {
         if verdict == Some(Verdict::Success) {
@@ -181,7 +182,7 @@ impl Gate {
                 if settings.strategy == Strategy::Adaptive && has_served(verdict) =>
             {
                 is_limited =
-                    self.follow_quota(settings, permit, remaining, reset, outcome, present, now);
+                    self.follow_quota(settings, permit, remaining, reset, outcome, is_current, now);
             }
             _ => {
                 let reset = reset.filter(|_| remaining == Some(0));
@@ -192,7 +193,7 @@ impl Gate {
         }
         if is_ban {
             // It says nothing about breaker and cost.
-            let reaction = if present {
+            let reaction = if is_current {
                 let moment = self.moment(settings, permit, now);
                 rate::react(settings, &mut self.adaptive, rate::Signal::Banned, moment)
             } else {
@@ -201,7 +202,7 @@ impl Gate {
             self.apply(settings, reaction, now);
             return Some(verdict);
         }
-        if present {
+        if is_current {
             self.learn(settings, permit, outcome, verdict, is_limited, now);
         } else if verdict == Verdict::Success {
             self.adaptive
@@ -209,7 +210,7 @@ impl Gate {
         } else if verdict == Verdict::Throttled {
             self.adaptive.late_refusal();
         }
-        self.learn_cost(settings, permit, outcome, verdict, present, now);
+        self.learn_cost(settings, permit, outcome, verdict, is_current, now);
         Some(verdict)
     }
 
@@ -228,7 +229,7 @@ impl Gate {
         permit: &Permit,
         outcome: &Outcome,
         verdict: Verdict,
-        present: bool,
+        is_current: bool,
         now: Timestamp,
     ) {
         if self.cost().is_none() {
@@ -247,10 +248,10 @@ impl Gate {
             .is_some_and(|quotas| limit.limit_to(settings, quotas.tokens, attempt, spread, now));
         let reaction = match rate_signal(outcome, verdict) {
             Some(rate::Signal::Accepted { .. }) => {
-                limit.accepted(settings, present && !is_spread, latency, moment)
+                limit.accepted(settings, is_current && !is_spread, latency, moment)
             }
             Some(rate::Signal::Refused { wait })
-                if present && exceeded(outcome, attempt.asked) != Some(Exceeded::Requests) =>
+                if is_current && exceeded(outcome, attempt.asked) != Some(Exceeded::Requests) =>
             {
                 limit.refused(settings, wait, moment)
             }
@@ -401,7 +402,8 @@ impl Gate {
         }
     }
 
-    /// Whether a probe that was sent later has succeeded since: a timeout of this one is old news.
+    /// Whether a probe that was sent later has succeeded since: then a timeout of this one says nothing
+    /// about the upstream now.
     fn is_outdated_probe(&self, settings: &GateSettings, permit: &Permit) -> bool {
         settings.breaker.one_probe_first
             && permit.probe.is_some()

@@ -125,7 +125,7 @@ impl Gate {
         remaining: u64,
         reset: Duration,
         outcome: &Outcome,
-        present: bool,
+        is_current: bool,
         now: Timestamp,
     ) -> bool {
         let source = outcome.hint.source.unwrap_or(Source::Assumed);
@@ -140,7 +140,7 @@ impl Gate {
             let is_long = reset.as_secs_f64() * self.bucket.rate() > 2.0;
             return is_long || quota.full_rate != Rough::ZERO;
         }
-        if change == Change::Outdated || !present {
+        if change == Change::Outdated || !is_current {
             return quota.full_rate != Rough::ZERO;
         }
         let left = quota.left(self.admitted);

@@ -61,9 +61,9 @@ impl Gate {
         now: Timestamp,
     ) -> Decision {
         external.counts.asked = external.counts.asked.saturating_add(1);
-        let judged = self.evaluate_external(settings, tickets, ask, external, now);
+        let evaluation = self.evaluate_external(settings, tickets, ask, external, now);
         self.update_fast_path();
-        match judged {
+        match evaluation {
             Evaluation::Admit => match self.grant_external(settings, ask.cost(), external, now) {
                 Some(permit) => Decision::Admit(permit),
                 None => self.join(settings, tickets, ask, now, Reason::Rate, None),
@@ -85,9 +85,9 @@ impl Gate {
         external: &External,
         now: Timestamp,
     ) -> Result<(), (Reason, Option<Timestamp>)> {
-        let judged = self.evaluate_external(settings, tickets, ask, external, now);
+        let evaluation = self.evaluate_external(settings, tickets, ask, external, now);
         self.update_fast_path();
-        match judged {
+        match evaluation {
             Evaluation::Admit => Ok(()),
             Evaluation::Wait { reason, until } | Evaluation::Refuse { reason, until } => {
                 Err((reason, until))
@@ -107,12 +107,12 @@ impl Gate {
         self.follow_hold(external, now);
         self.advance(settings, now);
         self.update_fast_path();
-        let barred = match self.breaker.state(now) {
+        let is_blocked = match self.breaker.state(now) {
             BreakerState::Closed => false,
             BreakerState::HalfOpen => self.breaker.free_probes(&settings.breaker, now) == 0,
             BreakerState::Open | BreakerState::Isolated => true,
         };
-        if barred
+        if is_blocked
             || !external.admits(now)
             || self.hold_until(now).is_some()
             || self.is_full(settings, now)
@@ -149,13 +149,13 @@ impl Gate {
         now: Timestamp,
     ) -> Option<Timestamp> {
         let cost = tickets.first_cost(self.line)?;
-        let isolated = self.breaker.state(now) == BreakerState::Isolated;
+        let is_isolated = self.breaker.state(now) == BreakerState::Isolated;
         let probe_is_due = match external.breaker {
             ExternalBreaker::Closed => true,
             ExternalBreaker::Open { .. } => false,
             ExternalBreaker::HalfOpen { may_probe } => may_probe,
         };
-        if isolated || !probe_is_due || self.in_flight() >= settings.max_in_flight {
+        if is_isolated || !probe_is_due || self.in_flight() >= settings.max_in_flight {
             return None;
         }
         let held_until = self.hold_until.max(external.hold_until);
@@ -196,7 +196,7 @@ impl Gate {
             });
         let blocked = match passed {
             Ok(reason) => reason,
-            Err(barred) => return barred,
+            Err(evaluation) => return evaluation,
         };
         let ahead = tickets.ahead(self.line, ask.class);
         let Some(within) = self.within_limits_at(settings, ahead.cost, ask.cost(), now) else {
