@@ -152,6 +152,43 @@ impl Gate {
         if !settings.enabled {
             return verdict;
         }
+        self.settle_cost(settings, permit, outcome, verdict, now);
+        if let UpstreamResponse::Status(_) = outcome.response {
+            self.latency.record(outcome.latency);
+        }
+        let is_ban = self.is_ban(settings, outcome, verdict, now);
+        let verdict = match is_ban {
+            true => Verdict::Throttled,
+            false => verdict?,
+        };
+        self.count(verdict);
+        let is_limited = self.follow_hint(settings, permit, outcome, verdict, is_current, now);
+        if is_ban {
+            // It says nothing about breaker and cost.
+            self.learn_ban(settings, permit, is_current, now);
+            return Some(verdict);
+        }
+        if is_current {
+            self.learn(settings, permit, outcome, verdict, is_limited, now);
+        } else if verdict == Verdict::Success {
+            self.adaptive
+                .late_success(self.moment(settings, permit, now));
+        } else if verdict == Verdict::Throttled {
+            self.adaptive.late_refusal();
+        }
+        self.learn_cost(settings, permit, outcome, verdict, is_current, now);
+        Some(verdict)
+    }
+
+    /// Counts the cost of an accepted attempt, and corrects the cost if the outcome tells the actual one.
+    fn settle_cost(
+        &mut self,
+        settings: &GateSettings,
+        permit: &Permit,
+        outcome: &Outcome,
+        verdict: Option<Verdict>,
+        now: Timestamp,
+    ) {
         let attempt = self.attempt_cost(permit.number, permit.cost.get());
         let accepted = verdict == Some(Verdict::Success);
         if let Some(used) = outcome.used {
@@ -165,53 +202,48 @@ impl Gate {
         if let Some(used) = outcome.used {
             self.correct(settings, attempt, used, accepted);
         }
-        if let UpstreamResponse::Status(_) = outcome.response {
-            self.latency.record(outcome.latency);
-        }
-        let is_ban = self.is_ban(settings, outcome, verdict, now);
-        let verdict = match is_ban {
-            true => Verdict::Throttled,
-            false => verdict?,
-        };
-        self.count(verdict);
+    }
+
+    /// Follows the quota that the server tells, or else waits as it asks. Returns `true` if the quota
+    /// limits the rate.
+    fn follow_hint(
+        &mut self,
+        settings: &GateSettings,
+        permit: &Permit,
+        outcome: &Outcome,
+        verdict: Verdict,
+        is_current: bool,
+        now: Timestamp,
+    ) -> bool {
         let (remaining, reset) = self.remaining_requests(outcome);
         let remaining = remaining.filter(|_| !is_outdated(settings, outcome, reset));
-        let mut is_limited = false;
-        match remaining.zip(reset) {
-            Some((remaining, reset))
-                if settings.strategy == Strategy::Adaptive && has_served(verdict) =>
-            {
-                is_limited =
-                    self.follow_quota(settings, permit, remaining, reset, outcome, is_current, now);
-            }
-            _ => {
-                let reset = reset.filter(|_| remaining == Some(0));
-                if let Some(wait) = hinted_wait(outcome, verdict, reset) {
-                    self.hold(now + wait, outcome.hint.source.unwrap_or(Source::Assumed));
-                }
-            }
+        let follows_quotas = settings.strategy == Strategy::Adaptive && has_served(verdict);
+        if let Some((remaining, reset)) = remaining.zip(reset)
+            && follows_quotas
+        {
+            return self.follow_quota(settings, permit, remaining, reset, outcome, is_current, now);
         }
-        if is_ban {
-            // It says nothing about breaker and cost.
-            let reaction = if is_current {
-                let moment = self.moment(settings, permit, now);
-                rate::react(settings, &mut self.adaptive, rate::Signal::Banned, moment)
-            } else {
-                self.adaptive.late_ban(settings)
-            };
-            self.apply(settings, reaction, now);
-            return Some(verdict);
+        let reset = reset.filter(|_| remaining == Some(0));
+        if let Some(wait) = hinted_wait(outcome, verdict, reset) {
+            self.hold(now + wait, outcome.hint.source.unwrap_or(Source::Assumed));
         }
-        if is_current {
-            self.learn(settings, permit, outcome, verdict, is_limited, now);
-        } else if verdict == Verdict::Success {
-            self.adaptive
-                .late_success(self.moment(settings, permit, now));
-        } else if verdict == Verdict::Throttled {
-            self.adaptive.late_refusal();
-        }
-        self.learn_cost(settings, permit, outcome, verdict, is_current, now);
-        Some(verdict)
+        false
+    }
+
+    fn learn_ban(
+        &mut self,
+        settings: &GateSettings,
+        permit: &Permit,
+        is_current: bool,
+        now: Timestamp,
+    ) {
+        let reaction = if is_current {
+            let moment = self.moment(settings, permit, now);
+            rate::react(settings, &mut self.adaptive, rate::Signal::Banned, moment)
+        } else {
+            self.adaptive.late_ban(settings)
+        };
+        self.apply(settings, reaction, now);
     }
 
     fn attempt_cost(&self, number: u32, asked: u32) -> AttemptCost {
