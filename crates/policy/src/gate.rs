@@ -25,6 +25,7 @@ use crate::window::Counts;
 
 mod admit;
 mod ask;
+mod counted;
 mod counters;
 mod explain;
 mod external;
@@ -37,6 +38,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
+use counted::CountedWindow;
 use counters::Counters;
 use quota::Quota;
 
@@ -90,6 +92,7 @@ struct Extras {
     limits: Option<Limits>,
     quota: Option<Quota>,
     cost: Option<Box<CostLimit>>,
+    counted: Option<CountedWindow>,
 }
 
 impl Extras {
@@ -103,7 +106,13 @@ impl Extras {
     }
 
     fn is_empty(&self) -> bool {
-        self.limits.is_none() && self.quota.is_none() && self.cost.is_none()
+        let Self {
+            limits,
+            quota,
+            cost,
+            counted,
+        } = self;
+        limits.is_none() && quota.is_none() && cost.is_none() && counted.is_none()
     }
 }
 
@@ -306,6 +315,18 @@ impl Gate {
         let mut extras = self.extras.take().unwrap_or_default();
         change(&mut extras);
         self.extras = (!extras.is_empty()).then_some(extras);
+    }
+
+    fn counted(&self) -> Option<&CountedWindow> {
+        // Then it has no extras. Reading those touches another cache line.
+        if self.has_fast_path {
+            return None;
+        }
+        self.extras.as_ref()?.counted.as_ref()
+    }
+
+    fn counted_mut(&mut self) -> Option<&mut CountedWindow> {
+        self.extras.as_mut()?.counted.as_mut()
     }
 
     fn limits(&self) -> Option<&Limits> {

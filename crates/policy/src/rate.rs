@@ -120,6 +120,8 @@ pub(crate) struct Reaction {
     pub(crate) drain: bool,
     /// Wait this long although the server named no wait.
     pub(crate) assumed_wait: Option<Duration>,
+    /// Whether the refusal was the end of a window, and the next one begins after the named wait.
+    pub(crate) is_window: bool,
 }
 
 impl Reaction {

@@ -286,7 +286,8 @@ fn every_word_comes_back(subject: &mut Subject) {
         BreakerState::Isolated,
     ];
     let mut sources: Vec<Option<Source>> = Source::HEADERS.iter().copied().map(Some).collect();
-    sources.extend([None, Some(Source::Body), Some(Source::Assumed)]);
+    let others = [Source::Body, Source::Assumed, Source::Counted];
+    sources.extend(others.into_iter().map(Some).chain([None]));
     let gates = sources.into_iter().zip(states.into_iter().cycle());
     let gates = gates.enumerate().map(|(number, (source, state))| {
         let mut gate = gate(&format!("{number:03}"), 1.0, 1);

@@ -49,6 +49,7 @@ pub struct StoredGate {
 pub(crate) fn source(name: &str) -> Source {
     match name {
         "body" => Source::Body,
+        "counted" => Source::Counted,
         name => Source::of_header(name).unwrap_or(Source::Assumed),
     }
 }

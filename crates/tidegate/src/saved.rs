@@ -177,7 +177,9 @@ impl SavedState {
 
 /// The source with this name. One that this version does not know is as good as assumed.
 fn source_of(name: Option<&str>) -> Source {
-    let named = Source::HEADERS.iter().chain([&Source::Body]);
+    let named = Source::HEADERS
+        .iter()
+        .chain([&Source::Body, &Source::Counted]);
     let mut named = named.filter(|source| Some(source.as_str()) == name);
     named.next().copied().unwrap_or(Source::Assumed)
 }

@@ -74,7 +74,11 @@ export function releaseEffect(gate, now) {
   else if (breaker.state !== 'closed') parts.push(`The breaker is ${breaker.state === 'open' ? 'open' : 'half-open'} after failures. What is sent sooner may fail again.`);
   if (hold && hold.until_ms > now) {
     const until = instant(hold.until_ms, now);
-    const delay = hold.source === 'assumed' ? `The server named no delay; one until ${until} is assumed.` : `The server asked for a delay until ${until} (${visible(hold.source, 60)}).`;
+    const delays = {
+      assumed: `The server named no delay; one until ${until} is assumed.`,
+      counted: `The window has accepted as many requests as those before; the next one begins ${until}.`,
+    };
+    const delay = delays[hold.source] ?? `The server asked for a delay until ${until} (${visible(hold.source, 60)}).`;
     parts.push(`${delay} Sending sooner may be refused again or lead to a ban.`);
   }
   const leaving = waiting === 1 ? '1 waiting request leaves' : `${count(waiting)} waiting requests leave`;

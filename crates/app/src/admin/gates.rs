@@ -602,6 +602,7 @@ fn change_text(change: &recorder::RateChange) -> String {
 fn hold_reason(source: Source) -> String {
     match source {
         Source::Assumed => "the server named no wait; this one is assumed".to_owned(),
+        Source::Counted => "the window has accepted as many requests as those before".to_owned(),
         Source::Body => "the server named a wait in its response".to_owned(),
         source => format!("the server named a wait in `{source}`"),
     }

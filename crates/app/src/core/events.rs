@@ -357,6 +357,9 @@ fn text(event: &Event<'_>) -> Option<String> {
     Some(match *event {
         Event::HoldStarted { key, source, .. } => match source {
             Source::Assumed => format!("{key} held: the server refused and named no wait"),
+            Source::Counted => {
+                format!("{key} held: the window has accepted as many requests as those before")
+            }
             Source::Body => format!("{key} held: the server named a wait in its response"),
             source => format!("{key} held: the server named a wait in `{source}`"),
         },

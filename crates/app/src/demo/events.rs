@@ -93,6 +93,9 @@ impl EventFeed {
                 let wait = Rounded(until.since(at));
                 format!("429 with Retry-After {wait} → all requests wait until {end}")
             }
+            Source::Counted => {
+                format!("the window has accepted its number → all requests wait until {end}")
+            }
             _ => format!("headers say that nothing remains → all requests wait until {end}"),
         }
     }

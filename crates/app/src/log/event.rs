@@ -502,6 +502,7 @@ impl fmt::Display for NamedBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Source::Assumed => f.write_str("the server named no wait"),
+            Source::Counted => f.write_str("its window has accepted as much as before"),
             Source::Body => f.write_str("the server named it in the body"),
             source => write!(f, "the server named it in `{source}`"),
         }

@@ -463,7 +463,8 @@ impl Gate {
                 .adaptive
                 .is_filled_by(self.counters.unanswered(), self.bucket.rate())
                 || self.counters.unanswered() > 0
-                    && self.cost().is_some_and(CostLimit::is_probing_blind))
+                    && (self.is_trying_more()
+                        || self.cost().is_some_and(CostLimit::is_probing_blind)))
     }
 
     /// Whether a gate with a fast path certainly has room in flight. A small number is admitted
@@ -527,6 +528,7 @@ impl Gate {
         let probe = self.breaker.admit(&settings.breaker, now);
         let permit = self.permit(cost, probe, now);
         self.use_up_quota(now);
+        self.follow_counted_window(settings, &permit, now);
         Some(permit)
     }
 

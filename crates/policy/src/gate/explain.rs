@@ -33,6 +33,12 @@ impl fmt::Display for GateSnapshot {
             let wait = self.time_until(until);
             match source {
                 Source::Assumed => write!(f, "waits {wait}, because the server refuses")?,
+                Source::Counted => {
+                    write!(
+                        f,
+                        "waits {wait} for the next window, as this one has accepted its number"
+                    )?;
+                }
                 Source::Body => write!(f, "waits {wait}, as the server asked")?,
                 header => write!(f, "waits {wait}, as the server asked in `{header}`")?,
             }

@@ -419,6 +419,7 @@ impl Gate {
             _ => rate_signal(outcome, verdict),
         };
         let signal = signal.map(|signal| self.quota_signal(outcome, is_limited, signal, now));
+        let is_limited = is_limited || self.window_accepts().is_some();
         if is_limited && matches!(signal, Some(rate::Signal::Accepted { .. })) {
             // Growing into an exhausted quota proves nothing.
             self.adaptive.late_success(moment);
@@ -428,8 +429,14 @@ impl Gate {
             self.cost().is_some() && exceeded(outcome, permit.cost.get()) == Some(Exceeded::Tokens);
         let signal = signal
             .filter(|signal| !(is_about_cost && matches!(signal, rate::Signal::Refused { .. })));
-        if let Some(signal) = signal {
-            let reaction = rate::react(settings, &mut self.adaptive, signal, moment);
+        let reaction = match signal {
+            Some(rate::Signal::Refused { wait: Some(wait) }) if verdict == Verdict::Throttled => {
+                self.learn_named_wait(settings, permit, wait, moment)
+            }
+            Some(signal) => Some(rate::react(settings, &mut self.adaptive, signal, moment)),
+            None => None,
+        };
+        if let Some(reaction) = reaction {
             self.apply(settings, reaction, now);
         }
     }

@@ -10,6 +10,7 @@ use crate::outcome::{Failure, Outcome, Phase, Verdict};
 
 mod bans;
 mod costs;
+mod counted;
 mod fast_path;
 mod holds;
 mod learning;

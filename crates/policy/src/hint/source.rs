@@ -37,6 +37,8 @@ macro_rules! sources {
             Body,
             /// None: the policy's own step, because the server named no wait.
             Assumed,
+            /// None: a window has accepted as many requests as those before.
+            Counted,
         }
 
         impl Source {
@@ -44,7 +46,7 @@ macro_rules! sources {
             pub const HEADERS: &[Self] =
                 &[$(Self::$single,)* $(Self::$limit, Self::$remaining, Self::$reset,)*];
 
-            /// The header's name in lower case, `body` or `assumed`.
+            /// The header's name in lower case, `body`, `assumed` or `counted`.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$single => $name,)*
@@ -55,6 +57,7 @@ macro_rules! sources {
                     )*
                     Self::Body => "body",
                     Self::Assumed => "assumed",
+                    Self::Counted => "counted",
                 }
             }
 
@@ -228,6 +231,7 @@ mod tests {
             "date",
             "body",
             "assumed",
+            "counted",
             "x-request-id",
             "retry-after-",
             "age",
@@ -237,6 +241,7 @@ mod tests {
         }
         assert_eq!(Source::Body.as_str(), "body");
         assert_eq!(Source::Assumed.as_str(), "assumed");
+        assert_eq!(Source::Counted.as_str(), "counted");
     }
 
     #[test]

@@ -285,6 +285,7 @@ fn wait_reason(wait_reason: WaitReason) -> String {
             let until = seconds(until);
             match source {
                 Source::Assumed => format!("the end of a hold at {until}, after a refusal"),
+                Source::Counted => format!("the next window at {until}, as counted before"),
                 Source::RetryAfter => format!("the end of a hold at {until}, by Retry-After"),
                 other => format!("the end of a hold at {until}, by {}", other.as_str()),
             }

@@ -237,6 +237,10 @@ fn breaker_and_hold_come_before_the_rate() {
         ),
         (Source::Body, "waits 30s, as the server asked"),
         (Source::Assumed, "waits 30s, because the server refuses"),
+        (
+            Source::Counted,
+            "waits 30s for the next window, as this one has accepted its number",
+        ),
     ] {
         check(held(source), &format!("{wait}; then {rate}"));
     }

@@ -41,6 +41,15 @@ impl Coarse {
         f64::from(self.0.wrapping_sub(earlier.0) as i32) / 1000.0
     }
 
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "modulo 49 days is meant, and seconds are not negative"
+    )]
+    pub(crate) fn after_seconds(self, seconds: f64) -> Self {
+        Self(self.0.wrapping_add((seconds * 1000.0) as u64 as u32))
+    }
+
     /// The earlier of two times.
     pub(crate) fn min(self, other: Self) -> Self {
         if other.seconds_since(self) < 0.0 {

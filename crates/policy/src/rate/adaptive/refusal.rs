@@ -103,7 +103,8 @@ impl Adaptive {
         let wait = wait.as_secs_f64();
         // A wait costs more than a refusal, so the next probe comes later.
         let refusals = self.recent_refusals(moment.now) + 1.0 + 2.0 * wait;
-        let rate = if self.is_window(wait, moment) {
+        let is_window = self.is_window(wait, moment);
+        let rate = if is_window {
             self.refused_at = Rough::of(moment.rate);
             self.pace_window(wait, moment)
         } else {
@@ -121,7 +122,18 @@ impl Adaptive {
         self.recent_refusals = Rough::of(refusals.min(MAX_RECENT_REFUSALS));
         self.fell_number = moment.admitted;
         self.latency.restart(moment.now);
-        Reaction::lower(rate.max(settings.min_rate), Why::Directed)
+        Reaction {
+            is_window,
+            ..Reaction::lower(rate.max(settings.min_rate), Why::Directed)
+        }
+    }
+
+    /// A window whose requests are counted begins.
+    pub(crate) fn follow_window(&mut self, begins: Coarse, moment: Moment) {
+        self.opened_at = begins;
+        self.opened_succeeded = moment.succeeded;
+        self.fell_at = begins;
+        self.fell_number = moment.admitted;
     }
 
     /// A quota that the server's headers tell is used up before its end, by others too or because the
@@ -148,7 +160,10 @@ impl Adaptive {
         let rate = self.pace_window(seconds, moment);
         self.fell_number = moment.admitted;
         self.latency.restart(moment.now);
-        Reaction::lower(rate.max(settings.min_rate), Why::Directed)
+        Reaction {
+            is_window: refused,
+            ..Reaction::lower(rate.max(settings.min_rate), Why::Directed)
+        }
     }
 
     /// A bucket opens again for one request, a window for many.
@@ -187,6 +202,7 @@ impl Adaptive {
         self.opened_at = opens_at;
         self.opened_succeeded = moment.succeeded;
         self.period = Rough::of(cycle);
+        self.measured = Rough::of(accepted);
         self.set_ceiling(rate, CeilingSource::Window);
         self.phase = Phase::Rising;
         self.since = opens_at;
@@ -298,14 +314,15 @@ impl Adaptive {
 
     /// Half of the rate that provoked a ban, and less than the ceiling.
     fn cap_after_ban(&self, settings: &GateSettings, provoked_by: f64) -> f64 {
-        let share = match self.source {
-            // Requests in flight when a window is used up are refused together, so the rate is what
-            // provoked the ban.
-            CeilingSource::Window => 0.5,
-            _ => 0.9,
+        // Requests in flight when a window is used up are refused together. Below the rate that it accepts
+        // it is not used up.
+        let known = match self.source {
+            CeilingSource::Window if self.measured != Rough::ZERO => self.measured.get(),
+            _ => f64::from(self.ceiling),
         };
-        let known = share * f64::from(self.ceiling);
-        (0.5 * provoked_by).min(known).max(settings.min_rate)
+        (0.5 * provoked_by)
+            .min(BELOW_LIMIT * known)
+            .max(settings.min_rate)
     }
 
     fn next_ban_pause(&mut self) -> Duration {
@@ -384,7 +401,8 @@ impl Adaptive {
             (factor * moment.rate, 1.0)
         } else {
             let delivered = 0.88 * self.delivered(moment);
-            (delivered.min(moment.rate), 0.65)
+            let least = MIN_DELIVERED * moment.rate;
+            (delivered.clamp(least, moment.rate), 0.65)
         };
         let ceiling = ceiling.min(self.ban_cap.get());
         self.set_ceiling(ceiling, CeilingSource::Estimated);
@@ -514,6 +532,10 @@ const MIN_SAVED_TOKENS: f64 = 3.0;
 /// A new ceiling below this share of the last one: the limit has fallen.
 const HAS_FALLEN: f64 = 0.8;
 
+/// What was delivered before the first refusal, relative to the rate, is at least this: after a pause little
+/// was delivered of late, which says nothing about the limit.
+const MIN_DELIVERED: f64 = 0.25;
+
 /// A client that has not had more successes is new.
 const MAX_SUCCEEDED_NEW: u32 = 10;
 /// The rate after a bucket had its first token, in tokens of the time it took.
@@ -545,6 +567,9 @@ const MAX_RECENT_REFUSALS: f64 = 4.0;
 const MAX_SHARING: u8 = 4;
 /// After so many decreases without a stay between them, others must use the limit.
 const MAX_UNSTABLE: u8 = 5;
+
+/// The rate after a ban, relative to the limit as far as it is known.
+const BELOW_LIMIT: f64 = 0.9;
 
 /// In seconds.
 const BAN_PAUSES: [u64; 5] = [30, 60, 120, 300, 600];
