@@ -1,9 +1,10 @@
 //! What a member counts, reports and does while the store is silent.
 
 use super::*;
-use crate::fleet::SlotBatch;
-use crate::gate::{Ask, GateSettings};
+use crate::fleet::{SlotBatch, Trip};
+use crate::gate::{Ask, ExternalBreaker, GateSettings, Permit};
 use crate::line::Class;
+use crate::outcome::{Outcome, Verdict};
 
 const ASK: Ask = Ask {
     cost: 1,
