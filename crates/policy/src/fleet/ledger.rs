@@ -73,7 +73,9 @@ struct Totals {
     refusals: u64,
     refusal: RefusalKind,
     refused_at: f64,
-    refusal_sent: u64,
+    refusal_number: u64,
+    /// Slots that were not used.
+    skipped: u64,
     back: f64,
     closes: u64,
 }
@@ -366,6 +368,7 @@ impl Ledger {
         }
         let totals = &mut self.totals;
         totals.sent += u64::from(call.sent);
+        totals.skipped += u64::from(call.skipped);
         self.serial += u64::from(call.sent_freely);
         totals.late_refused += u64::from(call.late_refused);
         totals.late_accepted += u64::from(call.late_accepted);
@@ -420,7 +423,7 @@ impl Ledger {
         self.totals.refusals += 1;
         self.totals.refusal = refusal.kind;
         self.totals.refused_at = now - floor_micros(refusal.age);
-        self.totals.refusal_sent = self.totals.sent;
+        self.totals.refusal_number = self.number_of(refusal.serial, now);
     }
 
     /// One node with a bad network must not stop the others.
@@ -510,6 +513,19 @@ impl Ledger {
         if decision.lowers {
             self.epoch += 1;
         }
+    }
+
+    /// How many requests were sent up to the one with this slot; without a slot, up to now. All slots count
+    /// that were used as far as is known: what nodes sent since their last calls is not missing.
+    fn number_of(&self, serial: u64, now: f64) -> u64 {
+        let due = match serial {
+            1.. if serial <= self.serial => serial,
+            _ => {
+                let ahead = ((self.line - now) * self.rate / SECOND).floor().max(0.0);
+                self.serial.saturating_sub(saturating_u64(ahead))
+            }
+        };
+        due.saturating_sub(self.totals.skipped)
     }
 
     /// The next send time moves with the rate, as if tokens came at it from now on: at slow rates a node that
@@ -736,6 +752,7 @@ impl Ledger {
             fence: self.fence,
             feedback: Feedback {
                 sent: totals.sent,
+                number: self.number_of(0, now),
                 accepted: totals.accepted,
                 latency_sum: micros(totals.latency_sum),
                 late_accepted: totals.late_accepted,
@@ -743,7 +760,7 @@ impl Ledger {
                 refusals: totals.refusals,
                 refusal: totals.refusal,
                 refusal_age: micros(now - totals.refused_at),
-                refusal_sent: totals.refusal_sent,
+                refusal_number: totals.refusal_number,
                 back: totals.back,
                 closes: totals.closes,
             },

@@ -24,6 +24,8 @@ pub struct Call {
     pub sent: u32,
     /// Of these, those without a slot.
     pub sent_freely: u32,
+    /// Slots that it did not use, since the last call.
+    pub skipped: u32,
     /// Of the present epoch, accepted since the last call.
     pub accepted: u32,
     /// The sum of their latencies.
@@ -63,6 +65,8 @@ pub struct Refusal {
     pub kind: RefusalKind,
     /// How long ago the request was sent.
     pub age: Duration,
+    /// The serial number of its slot; zero if it had none.
+    pub serial: u64,
 }
 
 /// What kind of refusal lowers the rate.
@@ -221,6 +225,9 @@ pub struct Ownership {
 pub struct Feedback {
     /// Attempts sent.
     pub sent: u64,
+    /// The number of the last request that was due: slots are counted as requests, without those that
+    /// were not used. Unlike `sent`, it does not depend on what nodes will report.
+    pub number: u64,
     /// Accepted, of the epoch that was present when it was reported.
     pub accepted: u64,
     /// The sum of their latencies.
@@ -235,8 +242,8 @@ pub struct Feedback {
     pub refusal: RefusalKind,
     /// How long ago its request was sent.
     pub refusal_age: Duration,
-    /// `sent` when it was reported.
-    pub refusal_sent: u64,
+    /// The number of its request, see `number`.
+    pub refusal_number: u64,
     /// Requests per second that nodes sent while they did not reach the store.
     pub back: f64,
     /// How often the breaker of the fleet has closed.

@@ -52,6 +52,8 @@ pub(crate) struct Counts {
     pub(crate) asked: u32,
     pub(crate) sent: u32,
     pub(crate) sent_freely: u32,
+    /// Slots that were not used.
+    pub(crate) skipped: u32,
 }
 
 /// The breaker of the fleet at one gate.
@@ -194,7 +196,11 @@ impl External {
     }
 
     pub(crate) fn take_counts(&mut self) -> Counts {
-        std::mem::take(&mut self.counts)
+        let skipped = self.slots.take_skipped();
+        Counts {
+            skipped,
+            ..std::mem::take(&mut self.counts)
+        }
     }
 
     /// Whether an ask had to wait for a slot or a token since this was last cleared.

@@ -133,6 +133,7 @@ fn call(random: &mut Random, epoch: u32) -> Call {
         held: small(random, 5),
         sent: small(random, 20),
         sent_freely: small(random, 3),
+        skipped: small(random, 4),
         accepted: small(random, 20),
         latency_sum: micros(random, 2_000_000),
         late_accepted: small(random, 3),
@@ -146,6 +147,7 @@ fn call(random: &mut Random, epoch: u32) -> Call {
                 RefusalKind::Failed,
             ][index(random, 4)],
             age: micros(random, 200_000),
+            serial: random.below(3) * random.below(100),
         }),
         hold_for: if held {
             micros(random, 1_000_000)

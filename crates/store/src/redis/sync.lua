@@ -15,22 +15,22 @@ local CALL = {
   'late_refused', 'refusal', 'refusal_wait', 'refusal_epoch', 'refusal_age', 'hold_for', 'left', 'left_reset',
   'left_serial', 'trip', 'probe', 'back', 'claim', 'claim_rate', 'claim_epoch', 'claim_share', 'fence', 'decision',
   'decision_fence', 'decision_rate', 'decision_refusals', 'decision_hold_for', 'decision_is_blind',
-  'claim_overrides', 'claim_is_isolated', 'overriding',
+  'claim_overrides', 'claim_is_isolated', 'overriding', 'skipped', 'refusal_serial',
 }
 local CALL_FORMAT = '<' .. string.rep('d', #CALL)
 
 local HEADER = {
   'rate', 'epoch', 'line', 'serial', 'hold', 'is_blind', 'blind_until', 'owner_until', 'fence',
   'sent', 'accepted', 'latency_sum', 'late_accepted', 'late_refused', 'refusals', 'refusal', 'refusal_wait',
-  'refused_at', 'refusal_sent', 'back', 'closes',
+  'refused_at', 'refusal_number', 'back', 'closes',
   'level', 'spare', 'issued', 'active', 'demand', 'counted',
   'quota_last', 'quota_until', 'quota_told_by', 'quota_size', 'quota_period', 'quota_used_up_until',
   'breaker', 'open_until', 'open_time', 'tripped_1', 'tripped_2', 'tripped_3', 'probe_until', 'successes',
   'touched', 'born', 'learn_until',
   'owner', 'trip_1', 'trip_2', 'trip_3', 'probe_node',
-  'overrides', 'last',
+  'overrides', 'last', 'skipped',
 }
-local HEADER_FORMAT = '<' .. string.rep('d', #HEADER - 7) .. string.rep('c16', 5) .. 'dd'
+local HEADER_FORMAT = '<' .. string.rep('d', #HEADER - 8) .. string.rep('c16', 5) .. 'ddd'
 local HEADER_SIZE = 8 * (#HEADER - 5) + 16 * 5
 
 local CLOSED, OPEN, HALF_OPEN, ISOLATED = 0, 1, 2, 3
@@ -93,7 +93,7 @@ local function read_header(key, call)
   if not packed then
     return new_header(call)
   end
-  -- Nodes of an earlier version write no `overrides` and no `last`; claims bring the former back.
+  -- Nodes of an earlier version do not write the last three; claims bring `overrides` back.
   packed = packed .. string.rep('\0', HEADER_SIZE - #packed)
   return named(HEADER, { struct.unpack(HEADER_FORMAT, packed) })
 end
@@ -218,6 +218,7 @@ local function merge(h, call)
     h.is_blind = 0
   end
   h.sent = h.sent + call.sent
+  h.skipped = h.skipped + call.skipped
   h.serial = h.serial + call.sent_freely
   h.late_refused = h.late_refused + call.late_refused
   h.late_accepted = h.late_accepted + call.late_accepted
@@ -258,6 +259,16 @@ local function change_rate(h, rate)
   h.rate = rate
 end
 
+-- How many requests were sent up to the one with this slot; without a slot, up to now.
+local function number_of(h, serial)
+  local due = serial
+  if serial < 1 or serial > h.serial then
+    local ahead = max(math.floor((h.line - now) * h.rate / SECOND), 0)
+    due = max(h.serial - ahead, 0)
+  end
+  return max(due - h.skipped, 0)
+end
+
 local function take_refusal(h, call)
   if call.refusal == 0 then
     return
@@ -273,7 +284,7 @@ local function take_refusal(h, call)
   h.refusal = call.refusal
   h.refusal_wait = call.refusal_wait
   h.refused_at = now - call.refusal_age
-  h.refusal_sent = h.sent
+  h.refusal_number = number_of(h, call.refusal_serial)
 end
 
 local function open(h, call)
@@ -539,8 +550,8 @@ local function ownership(h, call, key)
     return doubles(0)
   end
   local record = call.fence ~= h.fence and redis.call('GET', key.record) or ''
-  return doubles(1, h.fence, h.sent, h.accepted, h.latency_sum, h.late_accepted, h.late_refused, h.refusals, h.refusal,
-    h.refusal_wait, now - h.refused_at, h.refusal_sent, h.back, h.closes) .. record
+  return doubles(1, h.fence, h.sent, number_of(h, 0), h.accepted, h.latency_sum, h.late_accepted, h.late_refused,
+    h.refusals, h.refusal, h.refusal_wait, now - h.refused_at, h.refusal_number, h.back, h.closes) .. record
 end
 
 local function publish(h, key)

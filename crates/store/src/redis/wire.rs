@@ -84,6 +84,8 @@ pub(super) fn encode(settings: &FleetSettings, call: &Call) -> Vec<u8> {
             Some(GateOverride::Release) => 2.0,
             Some(GateOverride::Reset) => 3.0,
         },
+        f64::from(call.skipped),
+        refusal.map_or(0.0, |refusal| count(refusal.serial)),
     ];
     let mut bytes: Vec<u8> = row.iter().flat_map(|number| number.to_le_bytes()).collect();
     if let Some(decision) = decision {
@@ -212,6 +214,7 @@ impl Row<'_> {
     fn feedback(&mut self) -> Option<Feedback> {
         Some(Feedback {
             sent: self.whole()?,
+            number: self.whole()?,
             accepted: self.whole()?,
             latency_sum: self.duration()?,
             late_accepted: self.whole()?,
@@ -219,7 +222,7 @@ impl Row<'_> {
             refusals: self.whole()?,
             refusal: self.refusal_kind()?,
             refusal_age: self.duration()?,
-            refusal_sent: self.whole()?,
+            refusal_number: self.whole()?,
             back: self.number()?,
             closes: self.whole()?,
         })

@@ -72,6 +72,7 @@ fn refusal(epoch: u32) -> Option<Refusal> {
         epoch,
         kind: RefusalKind::Undirected,
         age: Duration::from_millis(35),
+        serial: 0,
     })
 }
 
@@ -100,6 +101,46 @@ fn lowers_the_rate_once_per_epoch() {
     assert_eq!(second.epoch, first.epoch);
     assert!((first.rate - 0.85 * before.rate).abs() < 1e-9);
     assert!((second.rate - first.rate).abs() < 1e-9);
+}
+
+#[test]
+fn numbers_a_refused_request_by_its_slot_though_nodes_have_not_reported_what_they_sent() {
+    let mut store = Store::busy(&[A, B]);
+    store.after(1000);
+    let reserving = Call { want: 2, ..busy() };
+    let first = store.call(A, &reserving);
+    let slots = store.call(B, &reserving).slots;
+    assert_eq!((first.slots.count, slots.count), (2, 2));
+    let seen = |reply: Reply| reply.ownership.unwrap().feedback;
+    let number = seen(first).number;
+    // One of B was sent late, and one not at all.
+    let report = Call {
+        skipped: 1,
+        refusal: refusal(store.ledger.epoch).map(|refusal| Refusal {
+            serial: slots.serial + 1,
+            ..refusal
+        }),
+        ..Call::default()
+    };
+    store.after(400).call(B, &report);
+    let feedback = seen(store.call(A, &Call::default()));
+    assert_eq!(feedback.refusal_number, slots.serial);
+    assert_eq!(feedback.number, slots.serial);
+    // When A called, its slots were not due yet.
+    assert!(feedback.number >= number + 2, "{number}, {feedback:?}");
+
+    // That of a store which has lost its data since.
+    let epoch = store.ledger.epoch;
+    let report = Call {
+        refusal: refusal(epoch).map(|refusal| Refusal {
+            serial: 1_000_000,
+            ..refusal
+        }),
+        ..Call::default()
+    };
+    store.call(B, &report);
+    let feedback = seen(store.call(A, &Call::default()));
+    assert_eq!(feedback.refusal_number, slots.serial);
 }
 
 #[test]

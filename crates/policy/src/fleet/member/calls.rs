@@ -118,14 +118,14 @@ impl Member {
             held,
             sent: counts.sent,
             sent_freely: counts.sent_freely,
+            skipped: counts.skipped,
             accepted: report.accepted,
             latency_sum: report.latency_sum,
             late_accepted: report.late_accepted,
             late_refused: report.late_refused,
-            refusal: report.refusal.map(|(epoch, kind, sent_at)| Refusal {
-                epoch,
-                kind,
+            refusal: report.refusal.map(|(refusal, sent_at)| Refusal {
                 age: now.since(sent_at),
+                ..refusal
             }),
             hold_for: report
                 .hold_until

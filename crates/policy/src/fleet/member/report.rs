@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Member;
 use crate::breaker::BreakerState;
-use crate::fleet::{Call, Left, ProbeResult, RefusalKind, SharedSettings};
+use crate::fleet::{Call, Left, ProbeResult, Refusal, RefusalKind, SharedSettings};
 use crate::gate::{ExternalBreaker, Gate, GateOverride, Permit};
 use crate::outcome::{Outcome, UpstreamResponse, Verdict};
 use crate::rate::Strategy;
@@ -17,7 +17,7 @@ pub(super) struct Report {
     pub(super) latency_sum: Duration,
     pub(super) late_accepted: u32,
     pub(super) late_refused: u32,
-    pub(super) refusal: Option<(u32, RefusalKind, Timestamp)>,
+    pub(super) refusal: Option<(Refusal, Timestamp)>,
     pub(super) hold_until: Option<Timestamp>,
     pub(super) left: Option<(Left, Timestamp)>,
     pub(super) trip: Option<TripCause>,
@@ -190,8 +190,13 @@ impl Member {
             self.feedback.late_refused = self.feedback.late_refused.saturating_add(1);
             return;
         }
-        let epoch = self.external.epoch();
-        self.feedback.refusal = Some((epoch, kind, permit.admitted_at()));
+        let refusal = Refusal {
+            epoch: self.external.epoch(),
+            kind,
+            age: Duration::ZERO,
+            serial: self.external.serial_of(permit.number()),
+        };
+        self.feedback.refusal = Some((refusal, permit.admitted_at()));
         self.calls.is_urgent = true;
     }
 
@@ -249,7 +254,7 @@ impl Member {
             && self
                 .feedback
                 .refusal
-                .is_some_and(|(epoch, _, _)| epoch == said.epoch)
+                .is_some_and(|(refusal, _)| refusal.epoch == said.epoch)
         {
             self.feedback.refusal = None;
         }

@@ -156,6 +156,28 @@ fn accepted_responses_count_by_when_they_were_sent_and_refusals_by_their_slot() 
 }
 
 #[test]
+fn reports_the_slot_of_a_refused_request_and_slots_that_were_not_used() {
+    let mut node = Node::new(at(0));
+    node.reserve(100.0, slots(10, 0, 10), at(0));
+    let permits: Vec<Permit> = [0, 10, 20]
+        .map(|millis| node.send(at(millis)).unwrap())
+        .into();
+    node.settle(&permits[1], 429, at(30));
+    let call = node.call(at(30));
+    assert_eq!(call.refusal.map(|refusal| refusal.serial), Some(2));
+    assert_eq!((call.sent, call.skipped), (3, 0));
+    node.member.unanswered(at(30));
+
+    // About half of the other seven are thinned out, and what is left is late.
+    node.lower(50.0, at(31));
+    let used = (32..80).filter_map(|millis| node.send(at(millis))).count();
+    node.member.external().slots.held(at(2000));
+    let call = node.call(at(2000));
+    assert!((1..=3).contains(&used), "{used}");
+    assert_eq!(call.sent + call.skipped, 7, "{call:?}");
+}
+
+#[test]
 fn a_result_at_a_slow_rate_is_reported_though_there_is_nothing_to_gain_by_a_call() {
     for (rate, is_soon) in [(0.5, true), (50.0, false)] {
         let mut node = Node::new(at(0));

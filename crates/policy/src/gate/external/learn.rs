@@ -12,7 +12,7 @@ use crate::fleet::{Feedback, RefusalKind};
 use crate::gate::{Gate, GateSettings, Permit};
 use crate::hint::Source;
 use crate::rate::{self, Signal, Why};
-use crate::time::{CoarseTime, Timestamp, nanos};
+use crate::time::{CoarseTime, Timestamp, nanos, saturating_u64};
 
 /// What was reported since the last replay.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,7 @@ impl Gate {
             since,
         } = *replayed;
         let epoch = self.epoch();
-        let sent = after.sent.saturating_sub(before.sent);
+        let sent = after.number.wrapping_sub(before.number);
         self.admitted = self.admitted.wrapping_add(low_bits(sent));
         let accepted = after.accepted.saturating_sub(before.accepted);
         let late = after.late_accepted.saturating_sub(before.late_accepted);
@@ -105,11 +105,12 @@ impl Gate {
     }
 
     fn replay_refusal(&mut self, settings: &GateSettings, after: &Feedback, now: Timestamp) {
-        let sent_since = low_bits(after.sent.saturating_sub(after.refusal_sent));
+        let sent_since = low_bits(after.number.wrapping_sub(after.refusal_number));
         let age = nanos(after.refusal_age);
+        let number = self.admitted.wrapping_sub(sent_since);
         let permit = Permit {
             admitted_at: Timestamp::from_nanos(now.as_nanos().saturating_sub(age)),
-            number: self.admitted.wrapping_sub(sent_since),
+            number,
             ..self.virtual_permit(now)
         };
         let signal = match after.refusal {
@@ -119,7 +120,13 @@ impl Gate {
             RefusalKind::Failed => Signal::Failed,
         };
         self.throttled = self.throttled.saturating_add(1);
+        // What is sent from now on is measured. Slots of the near future are being thinned out, so those
+        // that were due do not tell what was sent meanwhile; the rate before does.
+        let sent_meanwhile = self.bucket.rate() * after.refusal_age.as_secs_f64();
+        let sent = number.wrapping_add(low_bits(saturating_u64(sent_meanwhile.round())));
+        let admitted = std::mem::replace(&mut self.admitted, sent);
         self.react(settings, signal, &permit, now);
+        self.admitted = admitted;
     }
 
     fn react(&mut self, settings: &GateSettings, signal: Signal, permit: &Permit, now: Timestamp) {

@@ -18,6 +18,8 @@ pub struct Slots {
     len: u8,
     /// Slots to skip, because attempts cost more than one.
     debt: u32,
+    /// Slots that were not used, since this was last taken.
+    skipped: u32,
     lateness: Duration,
 }
 
@@ -69,6 +71,7 @@ impl Slots {
     pub(super) fn add(&mut self, batch: &SlotBatch, epoch: u32, now: Timestamp) {
         let index = usize::from(self.len);
         if batch.count == 0 || index == Self::MAX_BATCHES {
+            self.count_skipped(batch.count);
             return;
         }
         self.batches[index] = Batch {
@@ -103,12 +106,14 @@ impl Slots {
                 serial: batch.serial,
             };
             batch.skip(1);
-            batch.skip_unused();
+            let unused = batch.skip_unused();
+            self.count_skipped(unused);
             self.drop_if_used_up();
-            match self.debt {
-                0 => return Some(slot),
-                _ => self.debt -= 1,
+            if self.debt == 0 {
+                return Some(slot);
             }
+            self.debt -= 1;
+            self.count_skipped(1);
         }
     }
 
@@ -150,23 +155,35 @@ impl Slots {
             return;
         }
         let len = usize::from(self.len);
+        let mut unused = 0;
         for batch in &mut self.batches[..len] {
             batch.keep *= share.max(0.0);
-            batch.skip_unused();
+            unused += batch.skip_unused();
         }
+        self.count_skipped(unused);
         self.drop_if_used_up();
+    }
+
+    /// How many were not used since this was last called.
+    pub(super) fn take_skipped(&mut self) -> u32 {
+        std::mem::take(&mut self.skipped)
+    }
+
+    fn count_skipped(&mut self, count: u32) {
+        self.skipped = self.skipped.saturating_add(count);
     }
 
     /// Skips slots at the front of each batch, until one has some left.
     fn skip_where(&mut self, count: impl Fn(&Batch) -> u32) {
         while let Some(batch) = self.first() {
-            let skipped = count(batch);
-            if skipped == 0 {
+            let late = count(batch);
+            if late == 0 {
                 return;
             }
-            batch.skip(skipped);
-            batch.skip_unused();
-            if batch.left > 0 {
+            let skipped = batch.skip(late) + batch.skip_unused();
+            let is_used_up = batch.left == 0;
+            self.count_skipped(skipped);
+            if !is_used_up {
                 return;
             }
             self.drop_if_used_up();
@@ -208,27 +225,33 @@ impl Default for Slots {
             batches: [NONE; Self::MAX_BATCHES],
             len: 0,
             debt: 0,
+            skipped: 0,
             lateness: DEFAULT_LATENESS,
         }
     }
 }
 
 impl Batch {
-    fn skip(&mut self, count: u32) {
+    /// Returns how many were skipped: no more than there are.
+    fn skip(&mut self, count: u32) -> u32 {
         let count = count.min(self.left);
         self.at = self.at + self.step.saturating_mul(count);
         self.serial += u64::from(count);
         self.left -= count;
+        count
     }
 
     /// Moves to the next slot that is used. Consecutive multiples of the golden ratio are spread
     /// evenly, so about each `1 / keep`-th serial number is.
-    fn skip_unused(&mut self) {
+    /// Returns how many are not.
+    fn skip_unused(&mut self) -> u32 {
         const GOLDEN: f64 = 0.618_033_988_749_894_9;
+        let mut skipped = 0;
         while self.keep < 1.0 && self.left > 0 && (self.serial as f64 * GOLDEN).fract() >= self.keep
         {
-            self.skip(1);
+            skipped += self.skip(1);
         }
+        skipped
     }
 
     fn expected(&self) -> f64 {
