@@ -17,6 +17,8 @@ pub struct PrivateRedis {
     folder: PathBuf,
     port: u16,
     options: Vec<String>,
+    /// Whether it has a network namespace of its own.
+    is_isolated: bool,
     process: Option<Child>,
 }
 
@@ -40,6 +42,20 @@ impl PrivateRedis {
     ///
     /// If it does not start.
     pub fn start_with(options: &[&str], prepare: impl FnOnce(&Path)) -> Self {
+        Self::begin(options, false, prepare)
+    }
+
+    /// Starts an empty server in a network namespace of its own, which ends with it. It listens on all
+    /// addresses that the namespace gets; at first there are none.
+    ///
+    /// # Panics
+    ///
+    /// If it does not start.
+    pub fn start_isolated() -> Self {
+        Self::begin(&["--bind", "0.0.0.0"], true, |_| {})
+    }
+
+    fn begin(options: &[&str], is_isolated: bool, prepare: impl FnOnce(&Path)) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("tidegate-redis-{}-{number}", std::process::id());
@@ -51,6 +67,7 @@ impl PrivateRedis {
             folder,
             port: 0,
             options: options.iter().map(|&option| option.to_owned()).collect(),
+            is_isolated,
             process: None,
         };
         server.resume_service();
@@ -59,7 +76,17 @@ impl PrivateRedis {
 
     /// The address of the server, with its password.
     pub fn url(&self) -> String {
-        format!("redis://:{PASSWORD}@127.0.0.1:{}", self.port)
+        self.url_at("127.0.0.1")
+    }
+
+    /// The same at another of its addresses.
+    pub fn url_at(&self, host: &str) -> String {
+        format!("redis://:{PASSWORD}@{host}:{}", self.port)
+    }
+
+    /// The number of its process; `None` after a crash.
+    pub fn pid(&self) -> Option<u32> {
+        self.process.as_ref().map(Child::id)
     }
 
     /// The port.
@@ -129,7 +156,15 @@ impl PrivateRedis {
             self.port = free.expect("there is a free port").port();
         }
         let mut process = Command::new("setpriv")
-            .args(["--pdeathsig", "KILL", "redis-server"])
+            .args(["--pdeathsig", "KILL"])
+            // Each replaces itself by the next, so it stays the same process.
+            .args(
+                self.is_isolated
+                    .then_some(["unshare", "--net"])
+                    .into_iter()
+                    .flatten(),
+            )
+            .arg("redis-server")
             .args(["--bind", "127.0.0.1", "--port", &self.port.to_string()])
             .args(["--requirepass", PASSWORD, "--masterauth", PASSWORD])
             .args(["--save", "", "--appendonly", "no", "--dir"])

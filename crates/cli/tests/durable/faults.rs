@@ -29,7 +29,7 @@ fn no_fault_of_redis_makes_a_fleet_exceed_the_limit_or_stop() {
         let begin = Instant::now();
         fleet.suffer(fault, fault_length());
         let end = Instant::now();
-        fleet.wait_until_shared();
+        wait_until_shared(&fleet.nodes);
         wait(AFTER);
         figures.push(Figures::new(fault, &upstream, begin, end));
     }
@@ -56,7 +56,7 @@ fn no_fault_of_redis_makes_a_fleet_exceed_a_window() {
     let settled = Instant::now();
     for fault in FAULTS {
         fleet.suffer(fault, fault_length());
-        fleet.wait_until_shared();
+        wait_until_shared(&fleet.nodes);
         wait(window);
     }
     let failures = load.stop();
@@ -67,28 +67,42 @@ fn no_fault_of_redis_makes_a_fleet_exceed_a_window() {
     assert!(worst as f64 <= 1.05 * limit, "{worst}");
 }
 
-/// How long what comes after a fault is measured.
-const AFTER: Duration = Duration::from_secs(6);
+/// Waits until all servers use Redis, each of which knows of all.
+pub(super) fn wait_until_shared(nodes: &[Running]) {
+    let is_shared = |node: &Running| {
+        let fleet = gate(node)["fleet"].clone();
+        fleet["is_degraded"] == false && fleet["servers"] == nodes.len()
+    };
+    wait_for("shared gates", || nodes.iter().all(is_shared).then_some(()));
+}
 
-fn fault_length() -> Duration {
+/// How long what comes after a fault is measured.
+pub(super) const AFTER: Duration = Duration::from_secs(6);
+
+pub(super) fn fault_length() -> Duration {
     let seconds = std::env::var("FLEET_TEST_FAULT_SECONDS").ok();
     Duration::from_secs(seconds.map_or(4, |seconds| seconds.parse().unwrap()))
 }
 
 #[derive(Debug)]
 #[expect(dead_code, reason = "they are printed")]
-struct Figures {
+pub(super) struct Figures {
     fault: &'static str,
     /// From ten seconds before it.
-    worst_ten_seconds_percent: f64,
-    goodput_during_percent: f64,
+    pub(super) worst_ten_seconds_percent: f64,
+    pub(super) goodput_during_percent: f64,
     goodput_after_percent: f64,
     refused_during: usize,
     refused_after: usize,
 }
 
 impl Figures {
-    fn new(fault: &'static str, upstream: &Upstream, begin: Instant, end: Instant) -> Self {
+    pub(super) fn new(
+        fault: &'static str,
+        upstream: &Upstream,
+        begin: Instant,
+        end: Instant,
+    ) -> Self {
         let now = Instant::now();
         let before = begin.checked_sub(Duration::from_secs(10)).unwrap_or(begin);
         let worst = upstream.worst_ten_seconds(before) as f64;
@@ -181,17 +195,6 @@ impl ProxiedFleet {
             proxy.direct_to(replica.port());
         }
         self.redis = replica;
-    }
-
-    fn wait_until_shared(&self) {
-        let servers = self.nodes.len();
-        let is_shared = |node: &Running| {
-            let fleet = gate(node)["fleet"].clone();
-            fleet["is_degraded"] == false && fleet["servers"] == servers
-        };
-        wait_for("shared gates", || {
-            self.nodes.iter().all(is_shared).then_some(())
-        });
     }
 }
 

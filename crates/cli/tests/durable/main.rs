@@ -14,6 +14,7 @@ mod full_disk;
 mod jobs;
 mod killed;
 mod operations;
+mod partition;
 mod refused;
 mod restarted;
 mod shared;
