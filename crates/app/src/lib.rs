@@ -16,6 +16,7 @@ pub mod fetch;
 pub mod fleet;
 pub mod gateway;
 mod host_check;
+mod http1;
 pub mod jobs;
 mod listener;
 pub mod log;

@@ -20,18 +20,19 @@ use std::mem::{self, MaybeUninit};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker, ready};
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, Bytes};
 use http::{HeaderMap, Method, Request, Response};
 use hyper::body::Frame;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::coop::unconstrained;
 use tokio::time::Instant;
 
 use super::proxy::AbsoluteForm;
 use super::request_body::RequestBody;
+use crate::http1::{BodyDecoder, Decoded, InvalidHttp, MAX_HEAD, ReadBuffer};
 use crate::timer::ReusableTimer;
 
-use decode::{BodyDecoder, Decoded, InvalidResponse, Parsed, parse_head};
+use decode::{Parsed, parse_head};
 use encode::RequestWriter;
 use known_head::KnownHead;
 
@@ -50,10 +51,7 @@ pub(super) struct Http1Connection {
     /// What was read and belongs to the body, or lies behind it.
     unread: Bytes,
     body: BodyDecoder,
-    /// Where long bodies are read to.
-    buffer: BytesMut,
-    /// More came with the last read than a short one takes.
-    reads_more: bool,
+    input: ReadBuffer,
     is_kept_alive: bool,
     /// Has any byte of a response to the last request arrived?
     has_received: bool,
@@ -81,31 +79,15 @@ pub(super) enum Http1Error {
     Closed,
     /// What came is no response.
     #[error(transparent)]
-    Invalid(#[from] InvalidResponse),
+    Invalid(#[from] InvalidHttp),
     /// The body of the request broke off.
     #[error("the body of the request broke off")]
     RequestBody,
 }
 
-/// As much as is read at once to the stack. What has come is copied from there: for a short response
-/// that takes less time than to allocate a buffer in which a long one has room.
-const SHORT_READ: usize = 4 << 10;
-
-/// The same on a connection whose last response was longer.
-const MEDIUM_READ: usize = 32 << 10;
-
-/// From here on a body is read to memory of its own, without a copy.
-const LONG: u64 = 8 << 10;
-
-/// As much as is read at once then: so much of a body is in memory for a client that does not read.
-const MAX_LONG_READ: usize = 32 << 10;
-
 /// As many informational responses, and ends of lines, as come before a response at most. More than
 /// servers send, who may say every few seconds that they still work on it.
 const MAX_PRELIMINARIES: u8 = 100;
-
-/// The longest head, as for requests.
-const MAX_HEAD: usize = 256 << 10;
 
 impl Http1Connection {
     /// A connection over `io`.
@@ -119,8 +101,7 @@ impl Http1Connection {
             preliminaries: 0,
             unread: Bytes::new(),
             body: BodyDecoder::Length(0),
-            buffer: BytesMut::new(),
-            reads_more: false,
+            input: ReadBuffer::default(),
             is_kept_alive: true,
             has_received: false,
             headers: HeaderMap::new(),
@@ -188,7 +169,8 @@ impl Http1Connection {
     /// Reads the head of the response.
     fn poll_head(&mut self, context: &mut Context<'_>) -> Poll<Result<Response<()>, Http1Error>> {
         loop {
-            let read = ready!(self.poll_read(context)).map_err(Http1Error::Io)?;
+            let read = self.input.poll_read(&mut *self.io, 0, context);
+            let read = ready!(read).map_err(Http1Error::Io)?;
             if read.is_empty() {
                 return Poll::Ready(Err(Http1Error::Closed));
             }
@@ -217,14 +199,14 @@ impl Http1Connection {
                 }
             }
             if self.unread.len() > MAX_HEAD {
-                return Poll::Ready(Err(InvalidResponse("a head that is too long").into()));
+                return Poll::Ready(Err(InvalidHttp("a head that is too long").into()));
             }
             self.partial = mem::take(&mut self.unread).into();
         }
     }
 
     /// Some servers send an empty line behind a body, which may come only after the next request.
-    fn skip_empty_lines(&mut self) -> Result<(), InvalidResponse> {
+    fn skip_empty_lines(&mut self) -> Result<(), InvalidHttp> {
         while let Some(b'\r' | b'\n') = self.unread.first() {
             self.unread.advance(1);
             self.count_preliminary()?;
@@ -232,10 +214,10 @@ impl Http1Connection {
         Ok(())
     }
 
-    fn count_preliminary(&mut self) -> Result<(), InvalidResponse> {
+    fn count_preliminary(&mut self) -> Result<(), InvalidHttp> {
         self.preliminaries += 1;
         match self.preliminaries > MAX_PRELIMINARIES {
-            true => Err(InvalidResponse("no end of informational responses")),
+            true => Err(InvalidHttp("no end of informational responses")),
             false => Ok(()),
         }
     }
@@ -259,7 +241,8 @@ impl Http1Connection {
                 self.writer.abandon();
                 self.is_kept_alive = false;
             }
-            match ready!(self.poll_read_body(context)) {
+            let run = self.body.run();
+            match ready!(self.input.poll_read(&mut *self.io, run, context)) {
                 Err(error) => return Poll::Ready(Some(Err(Http1Error::Io(error)))),
                 Ok(bytes) if !bytes.is_empty() => self.unread = bytes,
                 Ok(_) if self.body == BodyDecoder::UntilClose => {
@@ -269,33 +252,6 @@ impl Http1Connection {
                 Ok(_) => return Poll::Ready(Some(Err(Http1Error::Closed))),
             }
         }
-    }
-
-    fn poll_read_body(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
-        let run = self.body.run();
-        if run >= LONG {
-            let room = usize::try_from(run).map_or(MAX_LONG_READ, |run| run.min(MAX_LONG_READ));
-            self.buffer.reserve(room);
-            let length = ready!(pin!(self.io.read_buf(&mut self.buffer)).poll(context))?;
-            // Little must not hold the memory of much while it waits to be passed on.
-            if length < room / 2 {
-                let copy = Bytes::copy_from_slice(&self.buffer);
-                self.buffer = BytesMut::new();
-                return Poll::Ready(Ok(copy));
-            }
-            return Poll::Ready(Ok(self.buffer.split().freeze()));
-        }
-        self.poll_read(context)
-    }
-
-    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
-        let read = match self.reads_more {
-            false => poll_read_by::<SHORT_READ>(&mut *self.io, context),
-            true => poll_read_by::<MEDIUM_READ>(&mut *self.io, context),
-        };
-        let read = ready!(read)?;
-        self.reads_more = read.len() >= SHORT_READ;
-        Poll::Ready(Ok(read))
     }
 
     /// What it is made over, for another protocol.
@@ -331,7 +287,7 @@ impl Http1Connection {
     /// Makes it ready for another request, now that the last response is over. `None` if it cannot be
     /// used again.
     pub(super) fn into_idle(mut self: Box<Self>) -> Option<Box<Self>> {
-        self.buffer = BytesMut::new();
+        self.input.release();
         // Bytes behind a response answer no request.
         let may_be_used = self.is_kept_alive && self.writer.is_done() && self.unread.is_empty();
         may_be_used.then_some(self)
@@ -359,18 +315,6 @@ impl Http1Connection {
         let mut context = Context::from_waker(Waker::noop());
         pin!(reading).poll(&mut context).is_pending()
     }
-}
-
-/// Reads up to `N` bytes. Not inlined, so that other functions need not have the room on their stack.
-#[inline(never)]
-fn poll_read_by<const N: usize>(
-    io: &mut dyn Io,
-    context: &mut Context<'_>,
-) -> Poll<io::Result<Bytes>> {
-    let mut space = [MaybeUninit::uninit(); N];
-    let mut read = ReadBuf::uninit(&mut space);
-    ready!(Pin::new(io).poll_read(context, &mut read))?;
-    Poll::Ready(Ok(Bytes::copy_from_slice(read.filled())))
 }
 
 impl Drop for Http1Connection {

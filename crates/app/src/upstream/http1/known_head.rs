@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use httparse::Header;
 
-use super::decode::InvalidResponse;
+use crate::http1::InvalidHttp;
 
 /// What the heads of one connection have in common.
 #[derive(Debug, Default)]
@@ -70,7 +70,7 @@ impl KnownHead {
         next: &mut usize,
         bytes: &Bytes,
         field: &Header<'_>,
-    ) -> Result<(HeaderName, HeaderValue), InvalidResponse> {
+    ) -> Result<(HeaderName, HeaderValue), InvalidHttp> {
         let rest = self.lines.get_mut(*next..).unwrap_or_default();
         let found = rest.iter().position(|known| known.is_named(field.name));
         let Some(found) = found else {
@@ -139,15 +139,15 @@ impl KnownLine {
 pub(super) fn read_field(
     bytes: &Bytes,
     field: &Header<'_>,
-) -> Result<(HeaderName, HeaderValue), InvalidResponse> {
+) -> Result<(HeaderName, HeaderValue), InvalidHttp> {
     let name = HeaderName::from_bytes(field.name.as_bytes());
-    let name = name.map_err(|_| InvalidResponse("the name of a header"))?;
+    let name = name.map_err(|_| InvalidHttp("the name of a header"))?;
     Ok((name, read_value(bytes, field)?))
 }
 
-fn read_value(bytes: &Bytes, field: &Header<'_>) -> Result<HeaderValue, InvalidResponse> {
+fn read_value(bytes: &Bytes, field: &Header<'_>) -> Result<HeaderValue, InvalidHttp> {
     let value = HeaderValue::from_maybe_shared(bytes.slice_ref(field.value));
-    value.map_err(|_| InvalidResponse("the value of a header"))
+    value.map_err(|_| InvalidHttp("the value of a header"))
 }
 
 #[cfg(test)]
