@@ -14,24 +14,21 @@
 
 mod body;
 mod clients;
-mod connection;
 mod cross_site;
 mod error;
 mod forward;
-mod framing;
 mod guard;
 mod handle;
-mod head_timer;
 mod headers;
-mod lent;
+mod http2;
 mod listen;
-mod marked_body;
 mod observed;
 mod operation;
 mod relay;
 mod request;
 mod response;
 mod routes;
+mod serving;
 mod shared;
 mod trails;
 mod tunnel;

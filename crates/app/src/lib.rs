@@ -8,6 +8,7 @@ mod access_log;
 pub mod admin;
 mod base64;
 pub mod check;
+mod client_body;
 pub mod core;
 pub mod demo;
 pub mod descriptors;

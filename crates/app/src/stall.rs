@@ -163,15 +163,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<T> {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let inner = Pin::new(&mut self.inner);
-        let length: usize = slices.iter().map(|slice| slice.len()).sum();
-        let written = match slices {
-            [bytes] => inner.poll_write(context, bytes),
-            _ if length <= MAX_COPIED => {
-                let mut copied = [0; MAX_COPIED];
-                inner.poll_write(context, copy(slices, &mut copied))
-            }
-            _ => inner.poll_write_vectored(context, slices),
-        };
+        let written = inner.poll_write_vectored(context, slices);
         self.watch(written, context)
     }
 
@@ -186,21 +178,6 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<T> {
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.inner).poll_shutdown(context)
     }
-}
-
-/// A head with a short body. To copy it takes less time than a vectored write takes more than one of
-/// a single buffer.
-const MAX_COPIED: usize = 1024;
-
-/// Copies all bytes to one buffer, in which there is room for them.
-fn copy<'a>(slices: &[IoSlice<'_>], buffer: &'a mut [u8]) -> &'a [u8] {
-    let mut length = 0;
-    for slice in slices {
-        let end = length + slice.len();
-        buffer[length..end].copy_from_slice(slice);
-        length = end;
-    }
-    &buffer[..length]
 }
 
 #[cfg(test)]

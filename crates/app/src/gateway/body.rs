@@ -9,6 +9,7 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tidegate::InFlight;
 
 use super::observed::ObservedBody;
+use crate::client_body::ClientBody;
 use crate::exchange::cost::UsageScanner;
 use crate::exchange::{BodyError, UpstreamBody};
 
@@ -115,11 +116,13 @@ impl Body for ServedBody {
     }
 }
 
-/// Reads the rest of a request that got its response before its body was read, up to a bound, and
-/// throws it away. A connection that is closed while its client still sends is reset, and the reset
-/// may overtake the response.
-pub(super) fn discard(body: Incoming) {
-    if !body.is_end_stream() {
+/// Reads the rest of a request over HTTP/2 that got its response before its body was read, up to a
+/// bound, and throws it away. A stream that is reset while its client still sends may lose the response.
+/// Over HTTP/1 the connection does that by itself.
+pub(super) fn discard(body: ClientBody) {
+    if let ClientBody::Http2(body) = body
+        && !body.is_end_stream()
+    {
         tokio::spawn(tokio::time::timeout(MAX_DISCARD_TIME, read_rest(body)));
     }
 }

@@ -13,8 +13,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderValue, Method, Request, Response, Uri, Version};
-use hyper::upgrade::OnUpgrade;
+use http::{HeaderValue, Method, Request, Uri, Version};
 use policy::backoff::BackoffSettings;
 use policy::classify::Rule;
 use policy::hosts::without_port;
@@ -25,14 +24,14 @@ use tidegate::call::{Call, TrailStep};
 use tidegate::{Attempt, AttemptResult};
 use url::Url;
 
-use super::body::{ServedBody, discard};
+use super::body::discard;
 use super::clients::ClientIndex;
-use super::connection::Serving;
 use super::error::GatewayError;
-use super::handle::{ArrivingBody, EndpointResponse, is_permanent, is_unread, while_arriving};
+use super::handle::{ArrivingBody, EndpointResponse, is_permanent, while_arriving};
 use super::request::{RareHeaders, RequestHeaders, RequestTerms, item_kind, pass_headers};
-use super::response::{Responder, SentTo};
+use super::response::{MarkedResponse, Responder, SentTo};
 use super::routes::{RouteLabel, Routes};
+use super::serving::{ClientUpgrade, Serving};
 use super::shared::SharedGateway;
 use super::worker::Worker;
 use crate::exchange::{
@@ -198,13 +197,14 @@ pub(super) struct TunnelRequest {
     pub(super) target: ForwardTarget,
     pub(super) kind: ItemKind,
     /// The connection of its client, once the response was sent.
-    pub(super) upgrade: OnUpgrade,
+    pub(super) upgrade: ClientUpgrade,
 }
 
 /// Reads the rest of a head whose target may be reached.
 pub(super) fn parse<B>(
     shared: &SharedGateway,
     routes: &Routes,
+    serving: &Serving,
     target: ForwardTarget,
     client: Option<ClientIndex>,
     rare: RareHeaders,
@@ -229,7 +229,7 @@ pub(super) fn parse<B>(
                 retry_unsafe,
                 wait,
             ),
-            upgrade: hyper::upgrade::on(request),
+            upgrade: serving.upgrade(request),
             target,
         }));
     }
@@ -308,7 +308,7 @@ pub(super) async fn serve(
     mut request: ForwardRequest,
     body: ArrivingBody,
     mut responder: Responder<'_>,
-) -> Response<ServedBody> {
+) -> MarkedResponse {
     let Some(route) = routes.forward() else {
         return responder.refuse(&GatewayError::HostNotAllowed);
     };
@@ -323,7 +323,7 @@ pub(super) async fn serve(
     let call = route.call(worker, &host, request.kind, &watch);
     let call = call.cost(request.cost.unwrap_or(1));
     let run = call.run(async |attempt| {
-        if is_unread(&body.body, serving) && serving.client_has_left().await {
+        if serving.has_left_unnoticed() {
             let (endpoint, result) = (Arc::clone(&host), Some(Err(SendError::request_body())));
             return AttemptResult::unsent(EndpointResponse { endpoint, result });
         }

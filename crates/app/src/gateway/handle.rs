@@ -5,22 +5,22 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Poll, ready};
 
-use http::{HeaderValue, Request, Response, StatusCode, Uri};
-use hyper::body::Incoming;
+use http::{HeaderValue, Request, StatusCode, Uri};
 use tidegate::call::TrailStep;
 use tidegate::pool::Endpoint;
 use tidegate::{Attempt, AttemptResult};
 
-use super::body::{ServedBody, discard};
-use super::connection::Serving;
+use super::body::discard;
 use super::cross_site::Source;
 use super::forward::{self, ProxiedRequest};
 use super::operation;
 use super::request::{Parsed, ParsedRequest, RareHeaders, parse};
-use super::response::{Responder, SentTo};
+use super::response::{MarkedResponse, Responder, SentTo};
 use super::routes::{Route, Routes};
+use super::serving::Serving;
 use super::worker::Worker;
 use super::{tunnel, upgrade};
+use crate::client_body::ClientBody;
 use crate::exchange::{
     BodyBounds, ReplayableBody, RequestBody, RequestBodyError, SendError, SendResult, StreamWait,
     Target, path,
@@ -56,7 +56,7 @@ pub(super) struct ArrivingBody {
 impl ArrivingBody {
     pub(super) fn new(
         worker: &Worker,
-        body: Incoming,
+        body: ClientBody,
         bounds: BodyBounds,
         is_coming: bool,
     ) -> Self {
@@ -72,9 +72,9 @@ impl ArrivingBody {
 /// Serves one request.
 pub(super) async fn handle(
     worker: &Worker,
-    serving: &Serving,
-    mut request: Request<Incoming>,
-) -> Response<ServedBody> {
+    serving: Serving,
+    mut request: Request<ClientBody>,
+) -> MarkedResponse {
     let routes = worker.shared.routes();
     let rare = RareHeaders::new(request.headers());
     let responder = Responder::new(worker, &routes, &request, rare);
@@ -86,13 +86,13 @@ pub(super) async fn handle(
     let parsed = parse(
         &worker.shared,
         &routes,
-        serving,
+        &serving,
         &source,
         rare,
         &mut request,
     );
     let body = request.into_body();
-    let mut response = match parsed {
+    let mut marked = match parsed {
         Ok(Parsed::Request(mut request)) => match request.operation_of.take() {
             Some(client) => {
                 // Rare, so it need not make every request larger.
@@ -101,17 +101,17 @@ pub(super) async fn handle(
             None => {
                 request.trace = responder.trace_context().map(Box::new);
                 let body = ArrivingBody::new(worker, body, request.route.bounds, is_coming);
-                call(worker, serving, &request, body, responder).await
+                call(worker, &serving, &request, body, responder).await
             }
         },
         Ok(Parsed::Upgrade(request)) => {
             // Rare, so it need not make every request larger.
-            Box::pin(upgrade::serve(worker, serving, request, body, responder)).await
+            Box::pin(upgrade::serve(worker, &serving, request, body, responder)).await
         }
         // Larger than a request of a pool. Responses of other servers stay as they are for pages, too.
         Ok(Parsed::Proxied(request)) => {
             return Box::pin(serve_proxied(
-                worker, &routes, serving, *request, body, is_coming, responder,
+                worker, &routes, &serving, *request, body, is_coming, responder,
             ))
             .await;
         }
@@ -127,8 +127,8 @@ pub(super) async fn handle(
         }
     };
     let origins = &routes.guard().origins;
-    origins.apply(&source, response.headers_mut());
-    response
+    origins.apply(&source, marked.response.headers_mut());
+    marked
 }
 
 /// Serves a request to a proxy.
@@ -137,10 +137,10 @@ async fn serve_proxied(
     routes: &Routes,
     serving: &Serving,
     request: ProxiedRequest,
-    body: Incoming,
+    body: ClientBody,
     is_coming: bool,
     responder: Responder<'_>,
-) -> Response<ServedBody> {
+) -> MarkedResponse {
     match request {
         ProxiedRequest::Forward(request) => {
             let body = ArrivingBody::new(worker, body, routes.bounds(), is_coming);
@@ -159,7 +159,7 @@ pub(super) async fn call(
     request: &ParsedRequest,
     body: ArrivingBody,
     mut responder: Responder<'_>,
-) -> Response<ServedBody> {
+) -> MarkedResponse {
     let route = &request.route;
     responder.route = Some(Arc::clone(&route.label));
     if let Some(token) = &route.token {
@@ -185,7 +185,7 @@ pub(super) async fn call(
     let ended = {
         // Pinned at once: it is large, and would be copied.
         let run = pin!(call.run(async |attempt, endpoint| {
-            if is_unread(&body.body, serving) && serving.client_has_left().await {
+            if serving.has_left_unnoticed() {
                 let result = Some(Err(SendError::request_body()));
                 return AttemptResult::unsent(EndpointResponse { endpoint, result });
             }
@@ -207,12 +207,6 @@ pub(super) async fn call(
     response
 }
 
-/// May the client have left without hyper noticing? Of a body that is still to come it reads only what is
-/// asked for, and behind the beginning of a next request nothing.
-pub(super) fn is_unread(body: &ReplayableBody, serving: &Serving) -> bool {
-    !body.has_arrived() || serving.has_more()
-}
-
 /// A body that ended its request.
 pub(super) struct BodyFailure {
     error: RequestBodyError,
@@ -221,7 +215,7 @@ pub(super) struct BodyFailure {
 }
 
 impl BodyFailure {
-    pub(super) fn refuse(self, responder: Responder<'_>) -> Response<ServedBody> {
+    pub(super) fn refuse(self, responder: Responder<'_>) -> MarkedResponse {
         match self.has_arrived {
             true => responder.refuse_waiting(&self.error.into()),
             false => responder.refuse(&self.error.into()),

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HOST, LOCATION, RETRY_AFTER, TE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
-use hyper::body::Incoming;
 use policy::duration::whole_seconds;
 use policy::item::TerminalReason;
 use policy::operation::OperationState;
@@ -17,8 +16,9 @@ use super::body::ServedBody;
 use super::error::{GatewayError, REASON};
 use super::headers;
 use super::request::ParsedRequest;
-use super::response::Responder;
+use super::response::{MarkedResponse, Responder};
 use super::worker::Worker;
+use crate::client_body::ClientBody;
 use crate::exchange::cost::COST;
 use crate::exchange::{BodyBounds, ReplayableBody};
 use crate::metrics::RequestOutcome;
@@ -52,9 +52,9 @@ pub(super) async fn accept(
     worker: &Worker,
     request: ParsedRequest,
     client: String,
-    body: Incoming,
+    body: ClientBody,
     mut responder: Responder<'_>,
-) -> Response<ServedBody> {
+) -> MarkedResponse {
     responder.route = Some(Arc::clone(&request.route.label));
     match store(worker, request, client, body).await {
         Ok(operation) => {
@@ -80,7 +80,7 @@ async fn store(
     worker: &Worker,
     request: ParsedRequest,
     client: String,
-    body: Incoming,
+    body: ClientBody,
 ) -> Result<StoredOperation, GatewayError> {
     let state = worker.state();
     let settings = state.configuration();
@@ -137,7 +137,7 @@ pub(super) async fn show(
     method: &Method,
     lookup: OperationLookup,
     responder: Responder<'_>,
-) -> Response<ServedBody> {
+) -> MarkedResponse {
     if !matches!(*method, Method::GET | Method::HEAD) {
         return responder.refuse(&GatewayError::NoRoute(
             "the state of an operation is read with GET".to_owned(),

@@ -10,12 +10,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tidegate::InFlight;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional_with_sizes};
 
-use super::connection::Serving;
+use super::serving::{ClientUpgrade, Serving};
 use super::worker::Worker;
 
 /// Relays in a task of its own once the client has its response. Until the end the connection is open
@@ -23,18 +22,27 @@ use super::worker::Worker;
 pub(super) fn spawn<T>(
     worker: &Worker,
     serving: &Serving,
-    client: OnUpgrade,
+    client: ClientUpgrade,
     server: T,
     in_flight: Option<InFlight>,
     idle: Duration,
 ) where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let ends_with_it = (in_flight, serving.begin_tunnel(), worker.count_connection());
+    let ends_with_it = (in_flight, serving.hold(), worker.count_connection());
     tokio::spawn(async move {
         // Otherwise the client has disconnected before it had the response.
-        if let Ok(client) = client.await {
-            relay(TokioIo::new(client), server, idle).await;
+        match client {
+            ClientUpgrade::Http1(ticket) => {
+                if let Some(client) = ticket.responded().await {
+                    relay(client, server, idle).await;
+                }
+            }
+            ClientUpgrade::Http2(stream) => {
+                if let Ok(client) = stream.await {
+                    relay(TokioIo::new(client), server, idle).await;
+                }
+            }
         }
         drop(ends_with_it);
     });

@@ -5,17 +5,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderName, Method, Request, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Version, header};
 use policy::duration;
 use policy::item::ItemKind;
 
-use super::connection::Serving;
 use super::cross_site::{Source, is_preflight, preflight_headers};
 use super::error::GatewayError;
 use super::forward::{self, ProxiedRequest};
 use super::headers;
 use super::operation::{self, OperationLookup};
 use super::routes::{Route, Routes};
+use super::serving::Serving;
 use super::shared::SharedGateway;
 use super::upgrade::{self, UpgradeRequest};
 use crate::exchange::cost::{COST, parse_cost};
@@ -52,24 +52,46 @@ impl ParsedRequest {
 
 /// The headers of a request, for each of its attempts.
 #[derive(Debug)]
-pub(super) struct RequestHeaders(Mutex<HeaderMap>);
+pub(super) struct RequestHeaders(Mutex<KeptHeaders>);
+
+#[derive(Debug)]
+enum KeptHeaders {
+    /// No attempt has them yet.
+    Whole(HeaderMap),
+    /// One has, and nearly always the last. A list takes less than a copy of the map.
+    List(Vec<(HeaderName, HeaderValue)>),
+}
 
 impl RequestHeaders {
     pub(super) fn new(headers: HeaderMap) -> Self {
-        Self(Mutex::new(headers))
+        Self(Mutex::new(KeptHeaders::Whole(headers)))
     }
 
-    /// The headers for one attempt. The first gets the map that hyper made, because that one has
-    /// room for more: hyper reads the response into it as well, and a copy would grow several times.
+    /// The headers for one attempt. The first gets the map that was read into, because that
+    /// one has room for more: the response is read into it as well, and a copy would grow several times.
     pub(super) fn for_attempt(&self) -> HeaderMap {
-        let mut headers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let copy = headers.clone();
-        mem::replace(&mut headers, copy)
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let list = match &mut *kept {
+            KeptHeaders::List(list) => return list.iter().cloned().collect(),
+            KeptHeaders::Whole(headers) => {
+                let fields = headers.iter();
+                fields
+                    .map(|(name, value)| (name.clone(), value.clone()))
+                    .collect()
+            }
+        };
+        match mem::replace(&mut *kept, KeptHeaders::List(list)) {
+            KeptHeaders::Whole(headers) => headers,
+            KeptHeaders::List(list) => list.into_iter().collect(),
+        }
     }
 
     pub(super) fn into_inner(self) -> HeaderMap {
-        let headers = self.0.into_inner();
-        headers.unwrap_or_else(PoisonError::into_inner)
+        let kept = self.0.into_inner();
+        match kept.unwrap_or_else(PoisonError::into_inner) {
+            KeptHeaders::Whole(headers) => headers,
+            KeptHeaders::List(list) => list.into_iter().collect(),
+        }
     }
 }
 
@@ -134,15 +156,20 @@ pub(super) fn parse<B>(
     rare: RareHeaders,
     request: &mut Request<B>,
 ) -> Result<Parsed, GatewayError> {
-    if serving.has_conflicting_framing() {
-        return Err(GatewayError::BadRequest);
-    }
     let checked = routes.guard().check(request, source)?;
     if let Some(target) = checked.target {
         if shared.is_draining() {
             return Err(GatewayError::Draining);
         }
-        let parsed = forward::parse(shared, routes, *target, checked.client, rare, request)?;
+        let parsed = forward::parse(
+            shared,
+            routes,
+            serving,
+            *target,
+            checked.client,
+            rare,
+            request,
+        )?;
         return Ok(Parsed::Proxied(Box::new(parsed)));
     }
     if is_preflight(request) {
@@ -195,7 +222,7 @@ pub(super) fn parse<B>(
         trace: None,
     };
     Ok(match is_upgrade {
-        true => Parsed::Upgrade(UpgradeRequest::new(parsed, request)),
+        true => Parsed::Upgrade(UpgradeRequest::new(parsed, serving.upgrade(request))),
         false => Parsed::Request(parsed),
     })
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_ENCODING};
+use http::header::CONTENT_ENCODING;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use hyper::body::Body;
 use policy::gate::Reason;
 use policy::item::{ItemKind, TerminalReason};
 use policy::time::Timestamp;
@@ -26,6 +26,7 @@ use super::worker::Worker;
 use crate::exchange::{
     ReplayableBody, RequestBodyError, SendError, SendErrorKind, StreamWait, Tunnel,
 };
+use crate::http1::{self, HeadLines, Refusal, put_header, put_number_header};
 use crate::log::{ItemId, Level, RequestEnd, Retry};
 use crate::metrics::{Metrics, RequestOutcome};
 use crate::observe::{FinishedRequest, TraceContext, TraceParent};
@@ -112,59 +113,82 @@ fn call_error(
     }
 }
 
-/// The response to bytes that hyper refused with `status`: as it is sent, and the last on its
-/// connection. `replaced` is hyper's own response.
-pub(super) fn refuse_unparsed(worker: &Worker, status: StatusCode, replaced: &[u8]) -> Bytes {
-    let error = match status {
-        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE | StatusCode::URI_TOO_LONG => {
-            GatewayError::HeadersTooLarge
+/// A response, and what every response says of its request.
+pub(super) type MarkedResponse = http1::MarkedResponse<ServedBody, ResponseMark>;
+
+/// What every response says of its request. Over HTTP/1 it is written as it is: in a map of headers it
+/// would be hashed four times, to be written once.
+pub(super) struct ResponseMark {
+    id: RequestId,
+    attempts: u32,
+    waited: Duration,
+    endpoint: Option<HeaderValue>,
+}
+
+impl ResponseMark {
+    fn new(id: RequestId, summary: &CallSummary, endpoint: Option<HeaderValue>) -> Self {
+        Self {
+            id,
+            attempts: summary.sent,
+            waited: summary.waited(),
+            endpoint,
         }
-        _ => GatewayError::BadRequest,
-    };
-    refuse_connection(worker, &error, replaced)
+    }
+
+    fn waited_ms(&self) -> u64 {
+        u64::try_from(self.waited.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Adds it to a map of headers.
+    pub(super) fn add_to(self, headers: &mut HeaderMap) {
+        headers.insert(REQUEST_ID, id_value(self.id));
+        headers.insert(ATTEMPTS, self.attempts.into());
+        headers.insert(WAIT_MS, self.waited_ms().into());
+        headers.insert(ENDPOINT, self.endpoint.unwrap_or(NO_ENDPOINT));
+    }
+}
+
+impl HeadLines for ResponseMark {
+    fn put(&self, text: &mut Vec<u8>) {
+        put_header(text, &REQUEST_ID, &self.id.digits());
+        put_number_header(text, &ATTEMPTS, self.attempts.into());
+        put_number_header(text, &WAIT_MS, self.waited_ms());
+        let endpoint = self.endpoint.as_ref().map(HeaderValue::as_bytes);
+        put_header(text, &ENDPOINT, endpoint.unwrap_or(NO_ENDPOINT.as_bytes()));
+    }
+}
+
+/// The response to bytes that are no request. It is the last on its connection.
+pub(super) fn refuse_unparsed(worker: &Worker, refusal: Refusal) -> MarkedResponse {
+    refuse_connection(
+        worker,
+        match refusal {
+            Refusal::Malformed => &GatewayError::BadRequest,
+            Refusal::TooLarge => &GatewayError::HeadersTooLarge,
+        },
+    )
 }
 
 /// The response to a client that speaks plain HTTP where TLS is spoken.
-pub(super) fn refuse_plain_text(worker: &Worker) -> Bytes {
-    refuse_connection(worker, &GatewayError::NotTls, &[])
+pub(super) fn refuse_plain_text(worker: &Worker) -> Vec<u8> {
+    let MarkedResponse { response, mark } = refuse_connection(worker, &GatewayError::NotTls);
+    let (head, body) = response.into_parts();
+    let now = worker.state().clock().wall();
+    http1::response_bytes(&head, &mark, &body.into_made(), now)
 }
 
-fn refuse_connection(worker: &Worker, error: &GatewayError, replaced: &[u8]) -> Bytes {
+fn refuse_connection(worker: &Worker, error: &GatewayError) -> MarkedResponse {
     let outcome = error.outcome();
     worker.shared.no_route().request(outcome);
     let id = worker.new_request_id();
-    let mut response = error.response(id);
-    let headers = response.headers_mut();
-    headers.insert(CONNECTION, HeaderValue::from_static("close"));
-    add_headers(headers, id, &CallSummary::default(), None);
-    let mut bytes = format!("HTTP/1.1 {}\r\n", error.status()).into_bytes();
-    for (name, value) in response.headers() {
-        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
-            bytes.extend_from_slice(part);
-        }
+    let response = error.response(id);
+    let (core, status) = (worker.shared.state.core(), error.status().as_u16());
+    let length = response.body().size_hint().lower();
+    observed::record_unparsed(core, id, status, outcome, length);
+    MarkedResponse {
+        response,
+        mark: ResponseMark::new(id, &CallSummary::default(), None),
     }
-    let mut lines = replaced.split_inclusive(|byte| *byte == b'\n');
-    bytes.extend_from_slice(lines.find(|line| line.starts_with(b"date:")).unwrap_or(b""));
-    let body = response.into_body().into_made();
-    bytes.extend_from_slice(format!("content-length: {}\r\n\r\n", body.len()).as_bytes());
-    bytes.extend_from_slice(&body);
-    let (core, length) = (worker.shared.state.core(), body.len() as u64);
-    observed::record_unparsed(core, id, error.status().as_u16(), outcome, length);
-    bytes.into()
-}
-
-/// Adds what every response carries.
-fn add_headers(
-    headers: &mut HeaderMap,
-    id: RequestId,
-    summary: &CallSummary,
-    endpoint: Option<HeaderValue>,
-) {
-    let waited = u64::try_from(summary.waited().as_millis()).unwrap_or(u64::MAX);
-    headers.insert(REQUEST_ID, id_value(id));
-    headers.insert(ATTEMPTS, number(summary.sent.into()));
-    headers.insert(WAIT_MS, number(waited));
-    headers.insert(ENDPOINT, endpoint.unwrap_or(NO_ENDPOINT));
 }
 
 impl From<RequestBodyError> for GatewayError {
@@ -280,7 +304,7 @@ impl<'a> Responder<'a> {
         ended: Result<CallResult<EndpointResponse<E>>, CallError<EndpointResponse<E>>>,
         body: &ReplayableBody,
         counted: bool,
-    ) -> Response<ServedBody> {
+    ) -> MarkedResponse {
         let ended = self.take_apart(ended);
         let (reason, summary) = (ended.reason, ended.summary);
         match ended.last {
@@ -313,7 +337,7 @@ impl<'a> Responder<'a> {
     pub(super) fn respond_to_connect(
         mut self,
         ended: Result<CallResult<TunnelResponse>, CallError<TunnelResponse>>,
-    ) -> (Response<ServedBody>, Option<(Tunnel, Option<InFlight>)>) {
+    ) -> (MarkedResponse, Option<(Tunnel, Option<InFlight>)>) {
         let ended = self.take_apart(ended);
         let (reason, summary) = (ended.reason, ended.summary);
         match ended.last {
@@ -321,11 +345,11 @@ impl<'a> Responder<'a> {
                 host,
                 result: Ok(tunnel),
             }) => {
-                let mut response = Response::new(ServedBody::Made(None));
-                let name = Some(host.header_value());
-                add_headers(response.headers_mut(), self.id, &summary, name);
+                let response = Response::new(ServedBody::Made(None));
+                let mark = ResponseMark::new(self.id, &summary, Some(host.header_value()));
                 let (outcome, name) = (RequestOutcome::Success, Some(host.shared_name()));
                 let response = self.record(response, name, outcome, summary);
+                let response = MarkedResponse { response, mark };
                 (response, Some((tunnel, ended.in_flight)))
             }
             last => {
@@ -369,12 +393,12 @@ impl<'a> Responder<'a> {
     }
 
     /// Responds with an error to a request that was never sent.
-    pub(super) fn refuse(mut self, error: &GatewayError) -> Response<ServedBody> {
+    pub(super) fn refuse(mut self, error: &GatewayError) -> MarkedResponse {
         self.refuse_after(error, None, CallSummary::default())
     }
 
     /// The same to one that has waited since it came.
-    pub(super) fn refuse_waiting(mut self, error: &GatewayError) -> Response<ServedBody> {
+    pub(super) fn refuse_waiting(mut self, error: &GatewayError) -> MarkedResponse {
         let summary = CallSummary {
             waited: self.now().since(self.started),
             ..CallSummary::default()
@@ -383,24 +407,23 @@ impl<'a> Responder<'a> {
     }
 
     /// Responds to a browser that asks whether a page may send a request.
-    pub(super) fn allow_preflight(mut self, headers: HeaderMap) -> Response<ServedBody> {
+    pub(super) fn allow_preflight(self, headers: HeaderMap) -> MarkedResponse {
         let mut response = Response::new(ServedBody::Made(None));
         *response.status_mut() = StatusCode::NO_CONTENT;
         *response.headers_mut() = headers;
-        let summary = CallSummary::default();
-        add_headers(response.headers_mut(), self.id, &summary, None);
-        self.record(response, None, RequestOutcome::Success, summary)
+        self.respond_with(response, RequestOutcome::Success)
     }
 
     /// Responds with what was made here, without a call.
     pub(super) fn respond_with(
         mut self,
-        mut response: Response<ServedBody>,
+        response: Response<ServedBody>,
         outcome: RequestOutcome,
-    ) -> Response<ServedBody> {
+    ) -> MarkedResponse {
         let summary = CallSummary::default();
-        add_headers(response.headers_mut(), self.id, &summary, None);
-        self.record(response, None, outcome, summary)
+        let mark = ResponseMark::new(self.id, &summary, None);
+        let response = self.record(response, None, outcome, summary);
+        MarkedResponse { response, mark }
     }
 
     fn refuse_after(
@@ -408,13 +431,13 @@ impl<'a> Responder<'a> {
         error: &GatewayError,
         endpoint: Option<HeaderValue>,
         summary: CallSummary,
-    ) -> Response<ServedBody> {
+    ) -> MarkedResponse {
         if *error == GatewayError::NoDescriptors {
             self.worker.shared.log_no_descriptors();
         }
-        let mut response = error.response(self.id);
-        add_headers(response.headers_mut(), self.id, &summary, endpoint);
-        self.record(response, None, error.outcome(), summary)
+        let mark = ResponseMark::new(self.id, &summary, endpoint);
+        let response = self.record(error.response(self.id), None, error.outcome(), summary);
+        MarkedResponse { response, mark }
     }
 
     /// Passes the upstream's response on, unchanged but for the headers of a connection and ours.
@@ -424,13 +447,14 @@ impl<'a> Responder<'a> {
         endpoint: &impl SentTo,
         reason: Option<TerminalReason>,
         summary: CallSummary,
-    ) -> Response<ServedBody> {
+    ) -> MarkedResponse {
         *response.version_mut() = http::Version::HTTP_11;
         headers::clean_response(response.headers_mut());
-        let name = endpoint.header_value();
-        add_headers(response.headers_mut(), self.id, &summary, Some(name));
+        let mark = ResponseMark::new(self.id, &summary, Some(endpoint.header_value()));
         let outcome = reason.map_or(RequestOutcome::Success, RequestOutcome::from);
-        self.record(response, Some(endpoint.shared_name()), outcome, summary)
+        let name = Some(endpoint.shared_name());
+        let response = self.record(response, name, outcome, summary);
+        MarkedResponse { response, mark }
     }
 
     /// The trace it belongs to, or one of its own.
@@ -579,15 +603,6 @@ const WAIT_MS: HeaderName = HeaderName::from_static("tidegate-wait-ms");
 const ENDPOINT: HeaderName = HeaderName::from_static("tidegate-endpoint");
 /// In place of an endpoint, for requests that were sent to none.
 const NO_ENDPOINT: HeaderValue = HeaderValue::from_static("-");
-
-/// Most numbers are one of these.
-fn number(number: u64) -> HeaderValue {
-    match number {
-        0 => HeaderValue::from_static("0"),
-        1 => HeaderValue::from_static("1"),
-        number => HeaderValue::from(number),
-    }
-}
 
 fn id_value(id: RequestId) -> HeaderValue {
     HeaderValue::from_bytes(&id.digits()).expect("an id is made of digits")

@@ -6,16 +6,14 @@
 
 use std::sync::Arc;
 
-use http::Response;
 use tidegate::call::TrailStep;
 
-use super::body::ServedBody;
-use super::connection::Serving;
 use super::error::GatewayError;
 use super::forward::{ForwardHost, TunnelRequest};
 use super::relay;
-use super::response::Responder;
+use super::response::{MarkedResponse, Responder};
 use super::routes::Routes;
+use super::serving::Serving;
 use super::worker::Worker;
 use crate::exchange::{SendError, Tunnel};
 
@@ -33,7 +31,7 @@ pub(super) async fn serve(
     serving: &Serving,
     request: TunnelRequest,
     mut responder: Responder<'_>,
-) -> Response<ServedBody> {
+) -> MarkedResponse {
     let Some(route) = routes.forward() else {
         return responder.refuse(&GatewayError::HostNotAllowed);
     };

@@ -9,17 +9,16 @@
 
 use http::header::{CONNECTION, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
-use hyper::body::Incoming;
-use hyper::upgrade::OnUpgrade;
 
 use super::body::ServedBody;
-use super::connection::Serving;
 use super::handle::{ArrivingBody, call};
 use super::headers::words;
 use super::relay;
 use super::request::ParsedRequest;
-use super::response::Responder;
+use super::response::{MarkedResponse, Responder};
+use super::serving::{ClientUpgrade, Serving};
 use super::worker::Worker;
+use crate::client_body::ClientBody;
 use crate::exchange::declared_length;
 
 /// A request for a pool that asks for another protocol.
@@ -27,15 +26,12 @@ use crate::exchange::declared_length;
 pub(super) struct UpgradeRequest {
     request: ParsedRequest,
     /// The client's connection, once it was answered 101.
-    client: OnUpgrade,
+    client: ClientUpgrade,
 }
 
 impl UpgradeRequest {
-    pub(super) fn new<B>(parsed: ParsedRequest, request: &mut Request<B>) -> Box<Self> {
-        Box::new(Self {
-            request: parsed,
-            client: hyper::upgrade::on(request),
-        })
+    pub(super) fn new(request: ParsedRequest, client: ClientUpgrade) -> Box<Self> {
+        Box::new(Self { request, client })
     }
 }
 
@@ -75,23 +71,26 @@ pub(super) async fn serve(
     worker: &Worker,
     serving: &Serving,
     request: Box<UpgradeRequest>,
-    body: Incoming,
+    body: ClientBody,
     responder: Responder<'_>,
-) -> Response<ServedBody> {
+) -> MarkedResponse {
     let UpgradeRequest { request, client } = *request;
     let body = ArrivingBody::new(worker, body, request.route.bounds, true);
-    let response = call(worker, serving, &request, body, responder).await;
-    if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-        return response;
+    let marked = call(worker, serving, &request, body, responder).await;
+    if marked.response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        return marked;
     }
-    connect(worker, serving, client, response)
+    MarkedResponse {
+        response: connect(worker, serving, client, marked.response),
+        ..marked
+    }
 }
 
 /// Connects both sides behind a response of status 101.
 fn connect(
     worker: &Worker,
     serving: &Serving,
-    client: OnUpgrade,
+    client: ClientUpgrade,
     response: Response<ServedBody>,
 ) -> Response<ServedBody> {
     let (mut head, body) = response.into_parts();

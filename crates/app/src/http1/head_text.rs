@@ -12,6 +12,14 @@ pub(crate) fn put_header(text: &mut Vec<u8>, name: &HeaderName, value: &[u8]) {
     text.extend_from_slice(b"\r\n");
 }
 
+/// Appends a line with a number.
+pub(crate) fn put_number_header(text: &mut Vec<u8>, name: &HeaderName, number: u64) {
+    text.extend_from_slice(name.as_str().as_bytes());
+    text.extend_from_slice(b": ");
+    put_number(text, number, 10);
+    text.extend_from_slice(b"\r\n");
+}
+
 /// Appends the length of a body that is not in chunks.
 pub(crate) fn put_length(text: &mut Vec<u8>, length: u64) {
     text.extend_from_slice(b"content-length: ");

@@ -14,8 +14,8 @@ pub(super) struct KeptBody {
     tail: BytesMut,
 }
 
-/// hyper reads into buffers of 8 KiB as long as no more comes at once: a longer piece keeps at most
-/// twice its length.
+/// A short piece may be a slice of a longer read, of up to 32 KiB over HTTP/1; hyper's reads of HTTP/2
+/// begin with 8 KiB.
 const MIN_PIECE: usize = 4 << 10;
 
 /// A block of short pieces. The first few bytes do not take as much: it grows.

@@ -4,9 +4,7 @@
 //! passed is kept up to a bound; an attempt that begins anew sends that first and goes on with what
 //! is still to come. Beyond the bound nothing is kept, and the request has one attempt.
 
-use std::error::Error;
 use std::fmt;
-use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
@@ -14,13 +12,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::body::{Body, Frame, SizeHint};
 use policy::outcome::Phase;
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::fields;
 use super::kept_body::KeptBody;
 use super::replay_memory::{ReplayMemory, ReplayShare};
+use crate::client_body::{ClientBody, ClientBodyError};
 use crate::settings::ByteRate;
 use crate::stall::RateWatch;
 
@@ -89,7 +88,7 @@ pub enum RequestBodyError {
 }
 
 struct SharedBody {
-    rest: Incoming,
+    rest: ClientBody,
     bounds: BodyBounds,
     length: SizeHint,
     kept: KeptBody,
@@ -124,14 +123,18 @@ impl ReplayableBody {
     pub const NONE: Self = Self(None);
 
     /// A body that is still to come. What is kept of it takes some of `memory`.
-    pub fn new(rest: Incoming, bounds: BodyBounds, memory: &Arc<ReplayMemory>) -> Self {
+    pub(crate) fn new(rest: ClientBody, bounds: BodyBounds, memory: &Arc<ReplayMemory>) -> Self {
         let watch = RateWatch::new(bounds.min_rate, bounds.longest_pause());
         Self::watched(rest, bounds, memory, watch)
     }
 
     /// A body that its client sends when it is asked for, which is when there is a permit: one that sends
     /// nothing then, or too little, holds it for a second.
-    pub fn asked_for(rest: Incoming, bounds: BodyBounds, memory: &Arc<ReplayMemory>) -> Self {
+    pub(crate) fn asked_for(
+        rest: ClientBody,
+        bounds: BodyBounds,
+        memory: &Arc<ReplayMemory>,
+    ) -> Self {
         let watch = RateWatch::new(bounds.min_rate, bounds.longest_pause());
         let watch = match bounds.min_rate {
             ByteRate(0) => watch,
@@ -141,7 +144,7 @@ impl ReplayableBody {
     }
 
     fn watched(
-        rest: Incoming,
+        rest: ClientBody,
         bounds: BodyBounds,
         memory: &Arc<ReplayMemory>,
         watch: RateWatch,
@@ -225,7 +228,7 @@ impl ReplayableBody {
     }
 
     /// The unread rest, if no attempt holds it.
-    pub fn into_unread(self) -> Option<Incoming> {
+    pub(crate) fn into_unread(self) -> Option<ClientBody> {
         let state = Arc::into_inner(self.0?)?;
         let state = state.into_inner().unwrap_or_else(PoisonError::into_inner);
         (!state.is_over).then_some(state.rest)
@@ -459,16 +462,16 @@ impl SharedBody {
 
     fn take(
         &mut self,
-        frame: Option<Result<Frame<Bytes>, hyper::Error>>,
+        frame: Option<Result<Frame<Bytes>, ClientBodyError>>,
     ) -> Option<Result<Frame<Bytes>, RequestBodyError>> {
         match frame.map(|frame| frame.map(Frame::into_data)) {
             None => {
                 self.is_over = true;
                 None
             }
-            Some(Err(error)) => Some(Err(self.fail(match is_malformed(&error) {
-                true => RequestBodyError::Malformed,
-                false => RequestBodyError::Broken,
+            Some(Err(error)) => Some(Err(self.fail(match error {
+                ClientBodyError::Malformed => RequestBodyError::Malformed,
+                ClientBodyError::Broken => RequestBodyError::Broken,
             }))),
             Some(Ok(Err(frame))) => {
                 self.is_over = true;
@@ -509,14 +512,6 @@ impl SharedBody {
     }
 }
 
-/// Was a body read that is not framed as its head says? Then it is not known where it ends.
-fn is_malformed(error: &hyper::Error) -> bool {
-    use io::ErrorKind::{InvalidData, InvalidInput};
-    let cause = error.source();
-    let cause = cause.and_then(|cause| cause.downcast_ref::<io::Error>());
-    cause.is_some_and(|cause| matches!(cause.kind(), InvalidData | InvalidInput))
-}
-
 impl fmt::Debug for SharedBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Never what is in it.
@@ -527,7 +522,7 @@ impl fmt::Debug for SharedBody {
     }
 }
 
-/// A panic of hyper's would leave nothing half done here.
+/// A panic of a reader would leave nothing half done here.
 fn lock(state: &Mutex<SharedBody>) -> MutexGuard<'_, SharedBody> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }

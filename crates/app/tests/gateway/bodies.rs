@@ -1,6 +1,6 @@
 //! Bodies: whole or in pieces, up and down, and what becomes of those that break off.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -214,6 +214,48 @@ fn a_truncated_response_does_not_end_cleanly() {
         client.send(&request("GET", "/api/x", &[], ""));
         let reply = client.reply(false);
         assert!(reply.is_err(), "{reply:?}");
+    }
+}
+
+#[test]
+fn a_truncated_response_of_unknown_length_resets_clients_of_http10() {
+    let chunks = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n";
+    for (answer, is_whole) in [
+        (&[&chunks[..], b"0\r\n\r\n"].concat()[..], true),
+        (chunks, false),
+    ] {
+        let answer: &'static [u8] = answer.to_vec().leak();
+        let raw = Raw::saying(answer);
+        let gateway = Fixture::before(&raw.url());
+        let mut client = gateway.connect();
+        client.send("GET /api/x HTTP/1.0\r\nhost: localhost\r\n\r\n");
+        let mut text = Vec::new();
+        let read = client.stream().read_to_end(&mut text);
+        assert_eq!(read.is_ok(), is_whole, "{read:?}");
+        if is_whole {
+            let text = String::from_utf8(text).unwrap();
+            assert!(text.ends_with("\r\n\r\nhello"), "{text}");
+            assert!(!text.contains("chunked"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_304_keeps_the_length_of_what_was_not_sent() {
+    let raw = Raw::start(|_, mut client| {
+        while client.request().is_some() {
+            client.send("HTTP/1.1 304 Not Modified\r\netag: x\r\ncontent-length: 5\r\n\r\n");
+        }
+    });
+    let gateway = Fixture::before(&raw.url());
+    let mut client = gateway.connect();
+    for _ in 0..2 {
+        client.send(&request("GET", "/api/x", &[], ""));
+        let head = client.head().unwrap();
+        assert_eq!(
+            (head.status, head.header("content-length")),
+            (304, Some("5"))
+        );
     }
 }
 

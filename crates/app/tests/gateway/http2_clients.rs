@@ -348,3 +348,14 @@ fn sends_nothing_for_streams_that_were_reset_while_they_waited() {
     let sent = log.iter().filter(|entry| entry.path.contains("bytes"));
     assert_eq!(sent.count(), 0);
 }
+
+#[test]
+fn an_idle_client_that_answers_nothing_does_not_delay_a_drain() {
+    let mock = mock();
+    let gateway = Fixture::before(&mock.url());
+    let mut client = FrameClient::connect(gateway.address());
+    client.get(1, "/api/echo");
+    assert!(client.until(DATA).is_some());
+    gateway.gateway.drain();
+    until("all connections are closed", || gateway.gateway.is_done());
+}
