@@ -245,28 +245,33 @@ enum Encoding {
 
 impl FramingHeaders {
     fn note(&mut self, name: &HeaderName, value: &HeaderValue) -> Result<(), InvalidHttp> {
-        if *name == header::CONTENT_LENGTH {
+        match *name {
             // A list of equal lengths is one length.
-            for part in value.as_bytes().split(|byte| *byte == b',') {
-                let length = read_length(part).ok_or(InvalidHttp("its length"))?;
-                if self.length.is_some_and(|other| other != length) {
-                    return Err(InvalidHttp("two lengths"));
+            header::CONTENT_LENGTH => {
+                for part in value.as_bytes().split(|byte| *byte == b',') {
+                    let length = read_length(part).ok_or(InvalidHttp("its length"))?;
+                    if self.length.is_some_and(|other| other != length) {
+                        return Err(InvalidHttp("two lengths"));
+                    }
+                    self.repeats_length = self.length.is_some();
+                    self.length = Some(length);
                 }
-                self.repeats_length = self.length.is_some();
-                self.length = Some(length);
             }
-        } else if *name == header::TRANSFER_ENCODING {
-            let is_chunked = value.as_bytes().eq_ignore_ascii_case(b"chunked");
-            self.encoding = Some(match (self.encoding, is_chunked) {
-                (None, true) => Encoding::Chunked,
-                _ => Encoding::Other,
-            });
-        } else if *name == header::CONNECTION {
-            let mut words = words(value);
-            self.has_close |= words
-                .clone()
-                .any(|word| word.eq_ignore_ascii_case(b"close"));
-            self.has_keep_alive |= words.any(|word| word.eq_ignore_ascii_case(b"keep-alive"));
+            header::TRANSFER_ENCODING => {
+                let is_chunked = value.as_bytes().eq_ignore_ascii_case(b"chunked");
+                self.encoding = Some(match (self.encoding, is_chunked) {
+                    (None, true) => Encoding::Chunked,
+                    _ => Encoding::Other,
+                });
+            }
+            header::CONNECTION => {
+                let mut words = words(value);
+                self.has_close |= words
+                    .clone()
+                    .any(|word| word.eq_ignore_ascii_case(b"close"));
+                self.has_keep_alive |= words.any(|word| word.eq_ignore_ascii_case(b"keep-alive"));
+            }
+            _ => {}
         }
         Ok(())
     }

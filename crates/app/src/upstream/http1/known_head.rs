@@ -30,12 +30,18 @@ struct KnownLine {
     value: HeaderValue,
     /// It came again since it is known. A line that never does is not learned anew each time.
     is_repeated: bool,
+    /// How often another came instead, which may have been chance.
+    misses: u8,
 }
 
 /// More headers than most servers send, and longer than most lines are: a connection holds less than
 /// 10 KiB of them.
 const MAX_LINES: usize = 24;
 const MAX_TEXT: usize = 128;
+
+/// A line that has not come again is learned anew once in so many heads: a date may have changed just
+/// then.
+const RELEARN: u8 = 16;
 
 impl KnownHead {
     /// The status of a head that begins with the known status line, and how long that is.
@@ -82,7 +88,8 @@ impl KnownHead {
             known.is_repeated = true;
             return Ok((known.name.clone(), known.value.clone()));
         }
-        if known.is_repeated
+        known.misses = known.misses.wrapping_add(1);
+        if (known.is_repeated || known.misses.is_multiple_of(RELEARN))
             && let Some(line) = KnownLine::new(bytes, field, &known.name)
         {
             *known = line;
@@ -126,6 +133,7 @@ impl KnownLine {
             // A copy: the rest of what was read is not to stay in memory.
             value: HeaderValue::from_bytes(field.value).ok()?,
             is_repeated: false,
+            misses: 0,
         })
     }
 
@@ -303,6 +311,16 @@ mod tests {
         let long = format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "a".repeat(200 << 10));
         let known = known_after(&[&long, &long, &long]);
         assert!(known.lines.is_empty());
+    }
+
+    #[test]
+    fn learns_a_line_that_changed_just_after_it_was_learned() {
+        let head = |date| format!("HTTP/1.1 200 OK\r\ndate: {date}\r\n\r\n");
+        let mut dates = vec!["1", "2"];
+        dates.extend(["3"; 3 * RELEARN as usize]);
+        let heads: Vec<String> = dates.into_iter().map(head).collect();
+        let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
+        assert_eq!(known_after(&heads).lines[0].value, "3");
     }
 
     #[test]
