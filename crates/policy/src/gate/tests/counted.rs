@@ -1,4 +1,9 @@
-//! Windows whose quota is counted, because the server tells only when the next one opens.
+//! Windows whose quota is counted, because the server tells only when the next one begins.
+
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "small numbers of seconds and windows"
+)]
 
 use super::*;
 
