@@ -213,7 +213,7 @@ pub struct Hold {
     pub since_ms: Option<i64>,
     /// Why, as a sentence
     pub reason: String,
-    /// The header that named it, `body`, or `assumed`
+    /// The header that named it, `body`, `assumed` or `counted`
     pub source: String,
 }
 

@@ -231,7 +231,7 @@ pub struct Band {
     /// In milliseconds of Unix time; null if its end is not known yet
     #[schema(required)]
     pub to_ms: Option<i64>,
-    /// The header that named a hold, `body` or `assumed`; null for other states
+    /// The header that named a hold, `body`, `assumed` or `counted`; null for other states
     #[schema(required)]
     pub source: Option<String>,
 }
