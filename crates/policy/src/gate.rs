@@ -159,7 +159,7 @@ impl Gate {
         self.advance(settings, now);
         self.hold_until = Timestamp::ZERO;
         self.hold_source = None;
-        self.change_extras(|extras| extras.quota = None);
+        self.change_extras(|extras| (extras.quota, extras.counted) = (None, None));
         self.breaker.reset();
         self.bucket.cut_to(1.0);
         self.begin_epoch();

@@ -128,3 +128,22 @@ fn follows_a_lower_limit() {
     assert!(refused <= 4, "{counts:?}");
     assert_eq!(counts[9].0, 12, "{counts:?}");
 }
+
+#[test]
+fn waits_for_the_next_window_until_a_person_releases_it() {
+    let (mut bench, mut server) = (bench(), WindowServer::new(40, 15.0));
+    send(&mut bench, &mut server, 4.3, 56.0);
+    let until = bench.gate.hold_until(at(56.0)).expect("it is held");
+    assert!(until >= at(60.0) && until < at(61.0), "{until:?}");
+    assert_eq!(bench.gate.hold_source, Some(Source::Counted));
+    let why = bench
+        .gate
+        .snapshot(&bench.settings, &bench.tickets, at(56.0))
+        .to_string();
+    assert!(why.starts_with("waits 5s for the next window"), "{why}");
+    bench.gate.release(&bench.settings, at(57.0));
+    for tenths in 0..10 {
+        let _ = bench.admitted_by(57.0 + f64::from(tenths) / 10.0);
+    }
+    assert_eq!(bench.gate.hold_until(at(58.0)), None);
+}
