@@ -74,6 +74,7 @@ export function releaseEffect(gate, now) {
   else if (breaker.state !== 'closed') parts.push(`The breaker is ${breaker.state === 'open' ? 'open' : 'half-open'} after failures. What is sent sooner may fail again.`);
   if (hold && hold.until_ms > now) {
     const until = instant(hold.until_ms, now);
+    /** @type {Record<string, string>} */
     const delays = {
       assumed: `The server named no delay; one until ${until} is assumed.`,
       counted: `The window has accepted as many requests as those before; the next one begins ${until}.`,
