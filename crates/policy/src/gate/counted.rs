@@ -5,7 +5,7 @@
 //! refused at the end of each. From time to time it tries more, a few requests one at a time: then a
 //! single refusal tells that the number is still right.
 //!
-//! If others use the window too, what it accepts of this client depends on the client's rate, and the
+//! If others use much of the window, what it accepts of this client depends on the client's rate, and the
 //! gate does not stop.
 
 use std::time::Duration;

@@ -147,3 +147,17 @@ fn waits_for_the_next_window_until_a_person_releases_it() {
     }
     assert_eq!(bench.gate.hold_until(at(58.0)), None);
 }
+
+#[test]
+fn ban_bounds_the_rate_to_what_the_window_accepts() {
+    let (mut bench, mut server) = (bench(), WindowServer::new(40, 15.0));
+    send(&mut bench, &mut server, 0.0, 35.0);
+    let admitted = bench
+        .gate
+        .admit_next(&bench.settings, &mut bench.tickets, at(50.0));
+    let (_, permit) = admitted.expect("the hold is over");
+    bench.settle(permit, 50.0, &answer(403), Verdict::Rejected);
+    let bound = bench.gate.record(at(50.0)).banned_above.unwrap();
+    let accepted = 40.0 / 15.0;
+    assert!(bound > 0.8 * accepted && bound < 0.95 * accepted, "{bound}");
+}

@@ -103,3 +103,24 @@ fn undirected_throttling_counts_in_aimd_breaker_if_configured() {
         assert_eq!(bench.state(0.0), state);
     }
 }
+
+#[test]
+fn first_refusal_after_an_outage_says_little_about_the_rate_before() {
+    let mut bench = Bench::new(&[("initial_rate", "20")]);
+    let mut seconds = 0.0;
+    for _ in 0..60 {
+        let permit = bench.permit(seconds);
+        bench.succeed(permit, seconds + 0.02);
+        seconds += 0.05;
+    }
+    let permit = bench.permit(seconds);
+    bench.settle(permit, seconds, &directed(502, 19), Verdict::Overloaded);
+    let rate = bench.gate.rate();
+    let permit = bench.permit(seconds + 20.0);
+    bench.settle(permit, seconds + 20.0, &answer(429), Verdict::Throttled);
+    assert!(
+        bench.gate.rate() > 0.15 * rate,
+        "{rate} fell to {}",
+        bench.gate.rate()
+    );
+}
