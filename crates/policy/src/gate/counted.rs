@@ -1,12 +1,13 @@
 //! Counts what a window accepts, if the server tells only when the next one begins.
 //!
-//! A window that is used up after the same number of requests as the one before, at another rate, will
+//! A window that is used up after the same number of requests as the one before, at another speed, will
 //! accept as many the next time. So the gate stops there until the next one begins, instead of being
 //! refused at the end of each. From time to time it tries more, a few requests one at a time: then a
 //! single refusal tells that the number is still right.
 //!
-//! If others use much of the window, what it accepts of this client depends on the client's rate, and the
-//! gate does not stop.
+//! If others use much of the window, what it accepts of this client depends on how fast the client is, and
+//! the gate does not stop. The gate's rate tells only how fast a client could be: one that waits for each
+//! response may be slower.
 
 use std::time::Duration;
 
@@ -26,9 +27,9 @@ pub(super) struct CountedWindow {
     period: f32,
     /// What the last window that was used up had accepted.
     accepted: u32,
-    /// The rate at which it was used up.
-    rate: Rough,
-    /// Whether two in a row accepted that at different rates, so that the gate stops there.
+    /// How fast this client used it up, per second.
+    speed: Rough,
+    /// Whether two in a row accepted that at different speeds, so that the gate stops there.
     is_known: bool,
     /// The gate tries more after so many windows.
     tries_in: u8,
@@ -52,20 +53,22 @@ impl CountedWindow {
             begins,
             period: 0.0,
             accepted: 0,
-            rate: Rough::ZERO,
+            speed: Rough::ZERO,
             is_known: false,
             tries_in: 0,
         }
     }
 
-    /// The server refused request `number`, sent at `rate`. The next window begins then, with the first
-    /// request after `admitted`.
-    fn used_up(&mut self, number: u32, rate: f64, begins: Coarse, admitted: u32) {
+    /// The server refused request `number`. The next window begins then, with the first request after
+    /// `admitted`. Returns whether it was used up about as fast as the last one, so that it shows nothing.
+    fn used_up(&mut self, number: u32, now: Timestamp, begins: Coarse, admitted: u32) -> bool {
         let accepted = self.sent_before(number);
+        let speed = f64::from(accepted) / self.begins.seconds_until(now).max(0.1);
+        let is_repeated = (speed / self.speed.get() - 1.0).abs() < OTHER_SPEED;
         let period = self.period_until(begins);
         if self.is_known {
             self.accepted = accepted;
-        } else if self.is_same(accepted) && self.is_other_rate(rate) && self.is_period(period) {
+        } else if self.is_same(accepted) && !is_repeated && self.is_period(period) {
             // Servers round the wait up to whole seconds. A mean of two is wrong by less than half of one.
             self.period = (0.5 * (self.period + period)).round();
             self.accepted = self.accepted.min(accepted);
@@ -73,10 +76,11 @@ impl CountedWindow {
         } else {
             self.period = period;
             self.accepted = accepted;
-            self.rate = Rough::of(rate);
+            self.speed = Rough::of(speed);
         }
         self.tries_in = windows_between_tries(self.accepted, self.period);
         self.begin_at(begins, admitted);
+        is_repeated
     }
 
     fn begin_at(&mut self, begins: Coarse, admitted: u32) {
@@ -118,10 +122,6 @@ impl CountedWindow {
         self.accepted > 0 && accepted.abs_diff(self.accepted) <= self.accepted / TOLERANCE
     }
 
-    fn is_other_rate(&self, rate: f64) -> bool {
-        (rate / self.rate.get() - 1.0).abs() >= OTHER_RATE
-    }
-
     #[expect(
         clippy::cast_possible_truncation,
         reason = "seven digits of seconds suffice"
@@ -135,10 +135,11 @@ impl CountedWindow {
     }
 
     /// What request `number` learns from being refused until the next window begins.
-    fn judge(&mut self, number: u32, wait: Duration, begins: Coarse, admitted: u32) -> Refusal {
+    fn judge(&mut self, number: u32, wait: Duration, now: Timestamp, admitted: u32) -> Refusal {
+        let begins = Coarse::of(now + wait);
         let sent = self.sent_before(number);
         if self.is_known && self.is_same(sent) {
-            self.used_up(number, self.rate.get(), begins, admitted);
+            self.used_up(number, now, begins, admitted);
             return Refusal::Expected;
         }
         if self.is_known && sent == 0 && wait <= MAX_EARLY {
@@ -168,7 +169,7 @@ impl Gate {
         let now = moment.now;
         let (begins, admitted) = (Coarse::of(now + wait), self.admitted);
         let refusal = match self.counted_mut() {
-            Some(window) => window.judge(permit.number, wait, begins, admitted),
+            Some(window) => window.judge(permit.number, wait, now, admitted),
             None => Refusal::Other,
         };
         let signal = match refusal {
@@ -187,26 +188,27 @@ impl Gate {
         if reaction.is_window
             && let Some((rate, _)) = &mut reaction.rate
         {
-            let counted = self.count_window(permit, begins, moment.rate, *rate);
+            let counted = self.count_window(permit, begins, now, *rate);
             *rate = counted.max(settings.min_rate);
         }
         Some(reaction)
     }
 
-    /// Counts what a window accepted that was used up at the rate `before`. Returns the rate for the next
-    /// one, which is another one as long as it is unknown whether others use the window too.
-    fn count_window(&mut self, permit: &Permit, begins: Coarse, before: f64, rate: f64) -> f64 {
+    /// Counts what a window accepted. Returns the rate for the next one, which is lower if that is needed to
+    /// tell whether others use the window too.
+    fn count_window(&mut self, permit: &Permit, begins: Coarse, now: Timestamp, rate: f64) -> f64 {
         let admitted = self.admitted;
         let Some(window) = self.counted_mut() else {
             let first = CountedWindow::first(begins, admitted);
             self.change_extras(|extras| extras.counted = Some(first));
             return rate;
         };
-        window.used_up(permit.number, before, begins, admitted);
-        match window.is_known || window.is_other_rate(rate) {
-            true => rate,
-            false => rate * (1.0 - 1.5 * OTHER_RATE),
+        if window.used_up(permit.number, now, begins, admitted) && !window.is_known {
+            let slower = rate.min(window.speed.get()) * (1.0 - 1.5 * OTHER_SPEED);
+            self.adaptive.lower_ceiling(slower);
+            return slower;
         }
+        rate
     }
 
     /// What a window accepts, if that is known: then there is no reason to raise the rate.
@@ -275,8 +277,8 @@ const MAX_TRIED: i32 = 4;
 /// Numbers are the same if they differ by no more than one in so many: before the number is known, several
 /// requests are refused at the end, and not always the first of them is the first response.
 const TOLERANCE: u32 = 64;
-/// Rates are different if one is higher by this share.
-const OTHER_RATE: f64 = 0.1;
+/// Speeds are different if one is higher by this share.
+const OTHER_SPEED: f64 = 0.25;
 /// What a server may add to the wait it names.
 const MAX_ROUNDED_SECONDS: f32 = 1.0;
 /// A request that comes just before the window begins is refused for no longer than this.

@@ -175,6 +175,11 @@ impl Adaptive {
         }
     }
 
+    /// The rate does not rise above this until more is known.
+    pub(crate) fn lower_ceiling(&mut self, to: f64) {
+        self.ceiling = self.ceiling.min(narrow(to));
+    }
+
     /// The limit is higher by this, as far as it is known.
     pub(crate) fn raise_ceiling(&mut self, by: f64) {
         self.ceiling += narrow(by);

@@ -28,7 +28,7 @@ impl Coarse {
         self.millis_until(now) as i32
     }
 
-    pub(super) fn seconds_until(self, now: Timestamp) -> f64 {
+    pub(crate) fn seconds_until(self, now: Timestamp) -> f64 {
         f64::from(self.millis_until(now)) / 1000.0
     }
 
