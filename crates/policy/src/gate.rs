@@ -35,12 +35,14 @@ mod options;
 mod quota;
 mod record;
 mod settings;
+mod silent;
 #[cfg(test)]
 mod tests;
 
 use counted::CountedWindow;
 use counters::Counters;
 use quota::Quota;
+use silent::SilentWindow;
 
 pub(crate) use external::Replayed;
 
@@ -93,6 +95,7 @@ struct Extras {
     quota: Option<Quota>,
     cost: Option<Box<CostLimit>>,
     counted: Option<CountedWindow>,
+    silent: Option<SilentWindow>,
 }
 
 impl Extras {
@@ -111,8 +114,13 @@ impl Extras {
             quota,
             cost,
             counted,
+            silent,
         } = self;
-        limits.is_none() && quota.is_none() && cost.is_none() && counted.is_none()
+        limits.is_none()
+            && quota.is_none()
+            && cost.is_none()
+            && counted.is_none()
+            && silent.is_none()
     }
 }
 
@@ -159,7 +167,9 @@ impl Gate {
         self.advance(settings, now);
         self.hold_until = Timestamp::ZERO;
         self.hold_source = None;
-        self.change_extras(|extras| (extras.quota, extras.counted) = (None, None));
+        self.change_extras(|extras| {
+            (extras.quota, extras.counted, extras.silent) = (None, None, None)
+        });
         self.breaker.reset();
         self.bucket.cut_to(1.0);
         self.begin_epoch();
@@ -323,6 +333,14 @@ impl Gate {
             return None;
         }
         self.extras.as_ref()?.counted.as_ref()
+    }
+
+    fn silent(&self) -> Option<&SilentWindow> {
+        self.extras.as_ref()?.silent.as_ref()
+    }
+
+    fn silent_mut(&mut self) -> Option<&mut SilentWindow> {
+        self.extras.as_mut()?.silent.as_mut()
     }
 
     fn counted_mut(&mut self) -> Option<&mut CountedWindow> {

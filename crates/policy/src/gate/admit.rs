@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 
+use super::silent::SilentWindow;
 use super::{Ask, Counters, Decision, Gate, GateSettings, Permit, Reason};
 use crate::breaker::{BreakerState, Probe, max_probes_at_once};
 use crate::bucket::Pause;
@@ -464,6 +465,8 @@ impl Gate {
                 .is_filled_by(self.counters.unanswered(), self.bucket.rate())
                 || self.counters.unanswered() > 0
                     && (self.is_trying_more()
+                        || !self.has_fast_path
+                            && self.silent().is_some_and(SilentWindow::is_next_uncertain)
                         || self.cost().is_some_and(CostLimit::is_probing_blind)))
     }
 

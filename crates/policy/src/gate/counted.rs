@@ -83,7 +83,13 @@ impl CountedWindow {
         is_repeated
     }
 
-    fn begin_at(&mut self, begins: Coarse, admitted: u32) {
+    /// The present window of so many seconds began with the first request after `admitted`.
+    pub(super) fn align(&mut self, begins: Coarse, period: f32, admitted: u32) {
+        self.begin_at(begins, admitted);
+        self.period = period;
+    }
+
+    pub(super) fn begin_at(&mut self, begins: Coarse, admitted: u32) {
         self.begins = begins;
         self.before = admitted;
     }
@@ -158,12 +164,13 @@ impl CountedWindow {
 }
 
 impl Gate {
-    /// Learns from a refusal that names a wait.
+    /// Learns from a refusal that names a wait, or that of a silent window, which certainly is a window.
     pub(super) fn learn_named_wait(
         &mut self,
         settings: &GateSettings,
         permit: &Permit,
         wait: Duration,
+        is_window: bool,
         moment: Moment,
     ) -> Option<Reaction> {
         let now = moment.now;
@@ -178,11 +185,11 @@ impl Gate {
                 self.begin_epoch();
                 return None;
             }
-            Refusal::UsedUp => Signal::UsedUp {
+            Refusal::Other if !is_window => Signal::Refused { wait: Some(wait) },
+            Refusal::UsedUp | Refusal::Other => Signal::UsedUp {
                 wait,
                 refused: true,
             },
-            Refusal::Other => Signal::Refused { wait: Some(wait) },
         };
         let mut reaction = crate::rate::react(settings, &mut self.adaptive, signal, moment);
         if reaction.is_window
@@ -205,7 +212,7 @@ impl Gate {
         };
         if window.used_up(permit.number, now, begins, admitted) && !window.is_known {
             let slower = rate.min(window.speed.get()) * (1.0 - 1.5 * OTHER_SPEED);
-            self.adaptive.lower_ceiling(slower);
+            self.adaptive.set_window_rate(slower);
             return slower;
         }
         rate

@@ -419,7 +419,9 @@ impl Gate {
             _ => rate_signal(outcome, verdict),
         };
         let signal = signal.map(|signal| self.quota_signal(outcome, is_limited, signal, now));
-        let is_limited = is_limited || self.window_accepts().is_some();
+        let is_beginning = matches!(signal, Some(rate::Signal::Accepted { .. }))
+            && self.learn_beginning(settings, permit, moment);
+        let is_limited = is_limited || is_beginning || self.window_accepts().is_some();
         if is_limited && matches!(signal, Some(rate::Signal::Accepted { .. })) {
             // Growing into an exhausted quota proves nothing.
             self.adaptive.late_success(moment);
@@ -431,7 +433,12 @@ impl Gate {
             .filter(|signal| !(is_about_cost && matches!(signal, rate::Signal::Refused { .. })));
         let reaction = match signal {
             Some(rate::Signal::Refused { wait: Some(wait) }) if verdict == Verdict::Throttled => {
-                self.learn_named_wait(settings, permit, wait, moment)
+                self.learn_named_wait(settings, permit, wait, false, moment)
+            }
+            Some(rate::Signal::Refused { wait: None })
+                if adaptive && verdict == Verdict::Throttled =>
+            {
+                self.learn_silent_refusal(settings, permit, moment)
             }
             Some(signal) => Some(rate::react(settings, &mut self.adaptive, signal, moment)),
             None => None,

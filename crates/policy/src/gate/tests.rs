@@ -17,7 +17,9 @@ mod learning;
 mod owning;
 mod probing;
 mod quotas;
+mod silent;
 mod waiting;
+mod window;
 
 /// A gate with its line, driven at given times in seconds.
 struct Bench {

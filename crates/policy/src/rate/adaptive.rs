@@ -175,9 +175,19 @@ impl Adaptive {
         }
     }
 
-    /// The rate does not rise above this until more is known.
-    pub(crate) fn lower_ceiling(&mut self, to: f64) {
-        self.ceiling = self.ceiling.min(narrow(to));
+    /// A window begins whose length is to be measured, or is known.
+    pub(crate) fn begin_window(&mut self, begins: Coarse, rate: f64, moment: Moment) -> Reaction {
+        self.follow_window(begins, moment);
+        self.streak = 0;
+        self.set_ceiling(rate, CeilingSource::Window);
+        self.phase = Phase::Rising;
+        self.is_opening_known = true;
+        Reaction::lower(rate, Why::Throttled)
+    }
+
+    /// The rate for the window that begins.
+    pub(crate) fn set_window_rate(&mut self, rate: f64) {
+        self.ceiling = narrow(rate);
     }
 
     /// The limit is higher by this, as far as it is known.

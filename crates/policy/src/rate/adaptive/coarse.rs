@@ -59,6 +59,15 @@ impl Coarse {
         }
     }
 
+    /// The later of two times.
+    pub(crate) fn later(self, other: Self) -> Self {
+        if other.seconds_since(self) > 0.0 {
+            other
+        } else {
+            self
+        }
+    }
+
     /// The later of two times that are not after `now`.
     pub(super) fn max(self, other: Self, now: Timestamp) -> Self {
         if other.seconds_until(now) < self.seconds_until(now) {
