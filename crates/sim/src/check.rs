@@ -78,7 +78,8 @@ pub enum Invariant {
     NoSendDuringHold,
     /// A hold lasts at least as long as the longest wait that the server named.
     HoldOnlyGrows,
-    /// Only `adaptive` holds without a server's hint, for ten seconds at most.
+    /// Only `adaptive` holds without a server's hint: for ten seconds at most, or for a window whose length it has
+    /// measured, so no longer than since the first refusal.
     AssumedHoldIsBounded,
     /// Nothing is sent while the breaker is Open or Isolated.
     NoSendWhileOpen,

@@ -125,7 +125,7 @@ impl CountedWindow {
     }
 
     fn is_same(&self, accepted: u32) -> bool {
-        self.accepted > 0 && accepted.abs_diff(self.accepted) <= self.accepted / TOLERANCE
+        is_same(self.accepted, accepted)
     }
 
     #[expect(
@@ -161,6 +161,11 @@ impl CountedWindow {
             false => Refusal::Other,
         }
     }
+}
+
+/// Whether two windows accepted the same.
+pub(super) fn is_same(one: u32, other: u32) -> bool {
+    one > 0 && other.abs_diff(one) <= one / TOLERANCE
 }
 
 impl Gate {

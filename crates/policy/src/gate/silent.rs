@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use super::{Gate, GateSettings, Permit};
+use super::{Gate, GateSettings, Permit, counted};
 use crate::hint::Source;
 use crate::rate::{Coarse, Moment, Reaction, Signal};
 
@@ -57,6 +57,8 @@ pub(super) struct SilentWindow {
     windows: u16,
     /// How many beginnings were seen without a period.
     seen: u8,
+    /// Whether nothing was accepted after half of the period. Otherwise it is that of two windows or more.
+    is_checked: bool,
     used_up: Option<UsedUp>,
 }
 
@@ -101,6 +103,7 @@ impl SilentWindow {
             first: None,
             windows: 0,
             seen: 0,
+            is_checked: false,
             used_up: Some(used_up),
         }
     }
@@ -108,6 +111,7 @@ impl SilentWindow {
     fn forget(&mut self) {
         self.period = Period::UNKNOWN;
         self.began = None;
+        self.is_checked = false;
     }
 
     /// Whether the next request shows that a window has begun.
@@ -128,12 +132,17 @@ impl SilentWindow {
                 self.accepted = accepted.unsigned_abs();
             }
             self.used_up = Some(UsedUp { next, ..refusal });
-            return next.map(|(next, _)| self.time_to_try(next));
+            let (next, _) = next?;
+            let check = self.time_to_check().filter(|check| {
+                check.seconds_since(refusal.sent) > 0.0 && next.after.seconds_since(*check) > 0.0
+            });
+            return Some(check.unwrap_or_else(|| self.time_to_try(next)));
         };
         used_up.sent = refusal.sent;
         used_up.refusals = used_up.refusals.saturating_add(1);
         if let Some((next, _)) = &mut used_up.next {
             next.after = next.after.later(refusal.sent);
+            self.is_checked = true;
             if next.by.seconds_since(refusal.sent) <= 0.0 {
                 // It should have begun.
                 used_up.next = None;
@@ -174,6 +183,12 @@ impl SilentWindow {
         }
     }
 
+    /// When a request shows whether the period is that of several windows, if this is not known yet.
+    fn time_to_check(&self) -> Option<Coarse> {
+        let began = self.began.filter(|_| !self.is_checked)?;
+        Some(began.by.after_seconds(0.5 * f64::from(self.period.most)))
+    }
+
     /// Until when nothing is accepted, if this is known although the period is not.
     fn refuses_until(&self) -> Option<Coarse> {
         let began = self.began?;
@@ -188,6 +203,11 @@ impl SilentWindow {
         let accepted = self.admitted_before(used_up.number);
         self.before = permit.number.wrapping_sub(1);
         if let Some((next, windows)) = used_up.next {
+            if next.after.seconds_since(sent) > 0.0 {
+                // It began too early.
+                self.forget();
+                return None;
+            }
             let by = next.by.min(sent);
             self.windows = self.windows.saturating_add(windows);
             self.seen = 0;
@@ -205,22 +225,25 @@ impl SilentWindow {
             self.forget();
             return None;
         }
-        self.accepted = accepted.unsigned_abs();
+        let last = std::mem::replace(&mut self.accepted, accepted.unsigned_abs());
+        let is_same = counted::is_same(last, self.accepted);
         self.seen += 1;
         let began = Beginning {
             after: used_up.sent,
             by: sent,
         };
-        self.measure_from_last(began, &used_up);
+        self.measure_from_last(began, is_same, &used_up);
         Some(refused_for)
     }
 
-    /// Measures the period as the time since the window before began, if none has begun unnoticed since:
-    /// not if everything was refused for longer than the window took to be used up.
-    fn measure_from_last(&mut self, began: Beginning, used_up: &UsedUp) {
+    /// Measures the period as the time since the window before began, if none has begun unnoticed since. None
+    /// has if everything was refused for longer than the window took to be used up, or if it accepted the same
+    /// as the one before.
+    fn measure_from_last(&mut self, began: Beginning, is_same: bool, used_up: &UsedUp) {
         let refused_for = used_up.sent.seconds_since(used_up.since);
         let last = self.began.replace(began);
-        let last = last.filter(|last| used_up.since.seconds_since(last.by) <= refused_for);
+        let last =
+            last.filter(|last| is_same || used_up.since.seconds_since(last.by) <= refused_for);
         match last {
             Some(last) => {
                 self.first = Some(last);

@@ -20,6 +20,8 @@ pub(super) struct Pauses {
     directed: Timestamp,
     /// The latest end of a quota that the server named.
     quota_ends: Timestamp,
+    /// When the server refused for the first time.
+    first_refused: Option<Timestamp>,
     breaker: BreakerState,
     open_until: Timestamp,
     /// Counts the HalfOpen periods, to recognise late probes.
@@ -37,6 +39,7 @@ impl Pauses {
             hold: Timestamp::ZERO,
             directed: Timestamp::ZERO,
             quota_ends: Timestamp::ZERO,
+            first_refused: None,
             breaker: BreakerState::Closed,
             open_until: Timestamp::ZERO,
             round: 0,
@@ -164,6 +167,10 @@ impl Pauses {
         }
         let max_assumed = match result.outcome.response {
             UpstreamResponse::Status(403) => MAX_BAN_PAUSE_S,
+            UpstreamResponse::Status(429) => {
+                let first = *self.first_refused.get_or_insert(now);
+                MAX_ASSUMED_HOLD_S.max(now.seconds_since(first))
+            }
             _ => MAX_ASSUMED_HOLD_S,
         };
         self.check_hold(view, max_assumed, now, violations);
