@@ -98,6 +98,11 @@ impl CountedWindow {
     fn follow(&mut self, number: u32, now: Timestamp) -> bool {
         let period = f64::from(self.period);
         let windows = (Coarse::of(now).seconds_since(self.begins) / period).floor();
+        if windows < -1.0 {
+            // Times have overflowed in weeks without a request.
+            self.begin_at(Coarse::of(now), number.wrapping_sub(1));
+            return true;
+        }
         if windows < 1.0 {
             return false;
         }

@@ -127,12 +127,15 @@ impl SilentWindow {
                 // It had been sent when the window before was used up.
                 return None;
             }
+            if self.has_overflowed(refusal.sent) {
+                self.forget();
+            }
             let next = self.next_after(refusal.sent);
-            if next.is_none_or(|(_, windows)| windows == 1) {
+            self.used_up = Some(UsedUp { next, ..refusal });
+            let (next, windows) = next?;
+            if windows == 1 {
                 self.accepted = accepted.unsigned_abs();
             }
-            self.used_up = Some(UsedUp { next, ..refusal });
-            let (next, _) = next?;
             let check = self.time_to_check().filter(|check| {
                 check.seconds_since(refusal.sent) > 0.0 && next.after.seconds_since(*check) > 0.0
             });
@@ -151,6 +154,12 @@ impl SilentWindow {
         }
         self.used_up = Some(used_up);
         used_up.next.map(|(next, _)| self.time_to_try(next))
+    }
+
+    /// Whether the window began so many weeks ago that it seems to be in the future.
+    fn has_overflowed(&self, now: Coarse) -> bool {
+        let seconds = self.began.map(|began| now.seconds_since(began.by));
+        seconds.is_some_and(|seconds| seconds < -f64::from(MAX_PERIOD_SECONDS))
     }
 
     /// Requests of the present window that were admitted before this one; negative if it is not of this
@@ -267,6 +276,8 @@ impl SilentWindow {
         let seconds = MIN_PERIOD_SECONDS..=MAX_PERIOD_SECONDS;
         if !is_possible || !seconds.contains(&self.period.most) {
             self.forget();
+        } else if self.windows >= MAX_WINDOWS {
+            (self.first, self.windows) = (Some(began), 0);
         }
     }
 }
@@ -330,12 +341,12 @@ impl Gate {
         next: Coarse,
         moment: Moment,
     ) -> Option<Reaction> {
+        let window = *self.silent()?;
         let wait = next
             .seconds_since(Coarse::of(moment.now))
             .max(MIN_WAIT_SECONDS);
         let wait = Duration::from_secs_f64(wait);
         self.hold(moment.now + wait, Source::Counted);
-        let window = *self.silent()?;
         if window.used_up.is_some_and(|used_up| used_up.refusals > 1) {
             // It was sent before the window began, and shows nothing else.
             let admitted = self.admitted;
@@ -432,6 +443,8 @@ const MIN_PERIOD_SECONDS: f32 = 5.0;
 const MAX_PERIOD_SECONDS: f32 = 3600.0;
 /// What a request may take on its way, in seconds: beginnings are those at the server.
 const MAX_DELAYED: f32 = 0.05;
+/// As many are the mean of; over more, times in milliseconds would overflow.
+const MAX_WINDOWS: u16 = 100;
 /// The beginning is searched as long as it is not known to this share of the period.
 const UNKNOWN_SHARE: f64 = 0.05;
 const EXACT: f32 = 0.02;

@@ -101,6 +101,21 @@ fn never_waits_longer_than_a_window() {
     }
 }
 
+#[test]
+fn weeks_without_a_request_do_not_prolong_the_wait() {
+    for named in [false, true] {
+        for days in [20.0, 30.0, 60.0] {
+            let (mut bench, mut server) = (bench(), silent(40, 15.0));
+            server.is_silent = !named;
+            send(&mut bench, &mut server, 4.3, 300.0);
+            let from = 86_400.0 * days;
+            let counts = send(&mut bench, &mut server, from, from + 300.0);
+            let (accepted, _) = sum(&counts[2..]);
+            assert!(accepted >= 17 * 40, "after {days} days: {counts:?}");
+        }
+    }
+}
+
 /// A bucket refuses everything for a while too, but accepts a single request then.
 #[test]
 fn bucket_is_no_window() {
