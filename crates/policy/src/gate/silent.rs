@@ -428,9 +428,10 @@ fn whole(windows: f64) -> u16 {
     windows as u16
 }
 
-/// Fewer refusals in a row, or for a shorter time, may be those of a bucket that others use too.
+/// Fewer refusals in a row, or for a shorter time, may be those of a bucket that others use too. To measure shorter
+/// windows would cost requests their attempts.
 const MIN_REFUSALS: u16 = 3;
-const MIN_REFUSED_SECONDS: f64 = 2.0;
+const MIN_REFUSED_SECONDS: f64 = 5.0;
 const MIN_REFUSED_REQUESTS: f64 = 5.0;
 /// A bucket accepts one request after a refusal, so fewer say little.
 const MIN_ACCEPTED: i32 = 10;

@@ -21,7 +21,7 @@ fn sum(counts: &[(u32, u32)]) -> (u32, u32) {
 
 #[test]
 fn uses_all_of_each_window_once_its_length_is_known() {
-    for (accepts, seconds) in [(40, 15.0), (600, 60.0), (100, 7.0), (800, 47.0)] {
+    for (accepts, seconds) in [(40, 15.0), (600, 60.0), (100, 12.0), (800, 47.0)] {
         let (mut bench, mut server) = (bench(), silent(accepts, seconds));
         let counts = send(&mut bench, &mut server, 4.3, 30.0 * seconds);
         let (accepted, refused) = sum(&counts[10..]);
